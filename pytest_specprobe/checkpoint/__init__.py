@@ -1,0 +1,1 @@
+"""Read a checkpoint's headers and small tensors, without torch."""

@@ -1,0 +1,1 @@
+"""Turn estimates into a verdict; pure functions."""

@@ -1,0 +1,87 @@
+"""Every error this project raises on purpose.
+
+::
+
+    SpecprobeError
+    |-- ProfileError        a profile, option or catalog entry is unusable       (exit 4)
+    |-- ProbeImpossible     nothing could be measured                            (exit 11)
+    |   |-- CheckpointError files are missing, unreadable or hostile
+    |   |-- StagingError    the staged directory could not be made
+    |   `-- ServerError     the server did not boot, died, or could not be reached
+    |       |-- BootError
+    |       `-- PortTaken
+    |-- ProofError          the server runs, but not what was asked for          (broken)
+    `-- MeasurementError    a number cannot be trusted; the measurement is invalid
+
+An error names what happened, who is at fault (``culprit``) and what to do next (``fix``).
+"""
+
+from typing import Literal, get_args
+
+Culprit = Literal[
+    "drafter-file", "drafter-config", "launch-flags", "engine", "target", "workload", "machine", "harness"
+]
+CULPRITS: tuple[Culprit, ...] = get_args(Culprit)
+
+
+class SpecprobeError(Exception):
+    """Base of all our errors: what happened, the culprit, and the next step.
+
+    ``str()`` is a complete message: one sentence of cause, then ``culprit`` and ``fix``, then ``detail``
+    (for instance the last lines of a server's log) if there is any.
+    """
+
+    def __init__(self, what: str, *, culprit: Culprit, fix: str, detail: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.culprit: Culprit = culprit
+        self.fix = fix
+        self.detail = detail
+
+    def __str__(self) -> str:
+        text = f"{self.what}\n  culprit: {self.culprit}\n  next: {self.fix}"
+        return f"{text}\n{self.detail}" if self.detail else text
+
+
+class ProfileError(SpecprobeError):
+    """A profile, an option or a catalog entry is unusable; ``problems`` holds all of them at once."""
+
+    def __init__(self, problems: tuple[str, ...], *, fix: str) -> None:
+        self.problems = problems
+        super().__init__("; ".join(problems), culprit="harness", fix=fix)
+
+
+class ProbeImpossible(SpecprobeError):
+    """Nothing could be measured: files are missing, no device, the boot failed."""
+
+
+class CheckpointError(ProbeImpossible):
+    """A checkpoint's files are missing, unreadable, or not what their names say."""
+
+
+class StagingError(ProbeImpossible):
+    """The staged directory could not be made."""
+
+
+class ServerError(ProbeImpossible):
+    """A server did not boot, died, or could not be reached."""
+
+
+class BootError(ServerError):
+    """A server that we started did not become ready."""
+
+
+class PortTaken(ServerError):
+    """The port asked for is in use by a process that is not ours."""
+
+
+class ProofError(SpecprobeError):
+    """The server runs, but not what was asked for; ``finding_id`` says which proof failed."""
+
+    def __init__(self, what: str, *, finding_id: str, culprit: Culprit, fix: str, detail: str = "") -> None:
+        super().__init__(what, culprit=culprit, fix=fix, detail=detail)
+        self.finding_id = finding_id
+
+
+class MeasurementError(SpecprobeError):
+    """A number cannot be trusted: the measurement is invalid, never smaller."""

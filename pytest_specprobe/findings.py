@@ -1,0 +1,46 @@
+"""One record for static findings and runtime checks alike."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from pytest_specprobe.errors import Culprit
+
+Severity = Literal["error", "warning", "info"]
+Status = Literal["pass", "fail", "skip"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One check and how it ended.
+
+    ``id`` is a slug by room (``vocab.absolute-ids``, ``proof.not-speculating``) and never changes meaning.
+    ``seen`` and ``expected`` are short texts; ``why`` says what the fault does to a running server, with the
+    measured effect where one is known; ``fix`` says what to type or change next.
+    A passing check has the same fields, so that a report can say what was looked at.
+    """
+
+    id: str
+    severity: Severity
+    status: Status
+    culprit: Culprit
+    seen: str
+    expected: str
+    why: str
+    fix: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the ``Finding`` object of report.json."""
+        return asdict(self)
+
+    def line(self) -> str:
+        """Return one line for a terminal: id, what was seen, what was expected, who, next step."""
+        return (
+            f"{self.id} [{self.severity}, {self.culprit}]: saw {self.seen}; expected {self.expected}. "
+            f"{self.why} Next: {self.fix}"
+        )
+
+
+def failed(findings: Iterable[Finding], *, severity: Severity = "error") -> tuple[Finding, ...]:
+    """Return the findings of this severity that did not pass, in order."""
+    return tuple(f for f in findings if f.status == "fail" and f.severity == severity)

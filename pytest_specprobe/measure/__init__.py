@@ -1,0 +1,1 @@
+"""Turn requests into counts, and counts into estimates with intervals."""

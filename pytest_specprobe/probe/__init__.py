@@ -1,0 +1,1 @@
+"""Run the phases of one probe in order."""

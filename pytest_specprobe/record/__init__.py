@@ -1,0 +1,1 @@
+"""Write what was seen: report.json, terminal, JUnit."""

@@ -1,0 +1,1 @@
+"""Start, supervise, prove and talk to SGLang servers."""

@@ -1,0 +1,1 @@
+"""The shipped validation tests, collected when a drafter is named."""
