@@ -1,3 +1,3 @@
-"""pytest-specprobe: does this EAGLE-3 drafter pay on this target?"""
+"""A pytest plugin that says whether an EAGLE-3 drafter pays on its target."""
 
 __version__ = "0.1.0"
