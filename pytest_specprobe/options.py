@@ -1,0 +1,191 @@
+"""Command line options, their ini twins, and the settings they resolve to.
+
+Imported at every pytest start: standard library and pytest only.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import pytest
+
+Device: TypeAlias = Literal["auto", "cuda", "cpu"]
+Baseline: TypeAlias = Literal["stored", "boot", "none"] | float | str
+
+DRAFTER = "specprobe_drafter"
+PLAN = "specprobe_plan"
+# name, metavar, help. Every value is text here and read once, in Settings.
+_VALUES = (
+    ("profiles", "FILE", "TOML file of targets and drafters, read last (default: specprobe.toml, if there)"),
+    ("report", "DIR", "where report.json and server logs go (default: .specprobe)"),
+    ("server", "URL", "probe a server that already runs, instead of booting one; it is never stopped"),
+    ("baseline", "URL|NUMBER|stored|boot|none", "speed without speculation, tok/s (default: the profile's)"),
+    ("workload", "NAME|FILE.jsonl", "prompt set (default: the profile's)"),
+    ("concurrency", "N[,N...]", "requests in flight during the throughput pass (default: 1)"),
+    ("device", "auto|cuda|cpu", "where owned servers run; auto never puts a big model on a CPU (default: auto)"),
+    ("python", "PATH", "interpreter that holds SGLang (default: the one that runs pytest)"),
+    ("boot-timeout", "S", "seconds to wait for a server to become ready (default: the profile's, 1800)"),
+)
+_FLAGS = (
+    ("static", "check files only: no boot, no GPU, no verdict"),
+    ("plan", "print the resolved profile, the checks and the server commands, then stop with exit code 0"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the user asked for, with defaults filled in. Paths are absolute, times are seconds.
+
+    ``baseline``, ``workload``, ``blind`` and ``boot_timeout_s`` are None where the profile decides.
+    """
+
+    drafters: tuple[str, ...]
+    root: Path
+    profiles: Path | None
+    report: Path
+    server: str | None
+    baseline: Baseline | None
+    blind: bool | None
+    workload: str | None
+    concurrency: tuple[int, ...]
+    static: bool
+    device: Device
+    python: Path | None
+    boot_timeout_s: float | None
+
+    @classmethod
+    def from_config(cls, config: pytest.Config) -> "Settings":
+        """Read all options.
+
+        :raises pytest.UsageError: naming every unusable value at once.
+        """
+        problems: list[str] = []
+        here = config.invocation_params.dir
+        text = {name: _text(config, name) for name, *_ in _VALUES}
+        settings = cls(
+            drafters=drafters(config),
+            root=config.rootpath,
+            profiles=_path(here, text["profiles"]),
+            report=_path(here, text["report"]) or here / ".specprobe",
+            server=_url("server", text["server"], problems),
+            baseline=_baseline(text["baseline"], problems),
+            blind=_tristate(config, problems),
+            workload=text["workload"],
+            concurrency=_concurrency(text["concurrency"], problems),
+            static=_flag(config, "static"),
+            device=_device(text["device"], problems),
+            python=_path(here, text["python"]),
+            boot_timeout_s=_positive("boot-timeout", text["boot-timeout"], problems),
+        )
+        if settings.profiles is not None and not settings.profiles.is_file():
+            problems.append(f"--specprobe-profiles: no such file: {settings.profiles}")
+        if problems:
+            raise pytest.UsageError("\n".join(problems))
+        return settings
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Register every option and its ini twin ``specprobe_*``."""
+    group = parser.getgroup("specprobe", "probe an EAGLE-3 drafter on its target with a real SGLang server")
+    group.addoption(
+        "--specprobe-drafter",
+        action="append",
+        dest=DRAFTER,
+        metavar="NAME[,NAME]",
+        help="drafter profile(s) to probe; repeatable. Without test paths, collects the shipped suite.",
+    )
+    parser.addini(DRAFTER, "drafter profiles to probe", type="args", default=[])
+    for name, metavar, text in _VALUES:
+        group.addoption(f"--specprobe-{name}", dest=_dest(name), metavar=metavar, default=None, help=text)
+        parser.addini(_dest(name), text, default=None)
+    for name, text in _FLAGS:
+        group.addoption(f"--specprobe-{name}", dest=_dest(name), action="store_true", default=None, help=text)
+        parser.addini(_dest(name), text, type="bool", default=False)
+    blind = "boot a third server whose drafter cannot see the target's hidden states (default: the profile's)"
+    group.addoption(
+        "--specprobe-blind", dest="specprobe_blind", action="store_const", const="yes", default=None, help=blind
+    )
+    group.addoption(
+        "--no-specprobe-blind", dest="specprobe_blind", action="store_const", const="no", help="skip that control"
+    )
+    parser.addini("specprobe_blind", f"yes or no: {blind}", default=None)
+
+
+def drafters(config: pytest.Config) -> tuple[str, ...]:
+    """Return the drafters named on the command line, else in the ini file; each once, in order."""
+    named: list[str] = config.getoption(DRAFTER, default=None) or config.getini(DRAFTER)
+    parts = (part.strip() for entry in named for part in entry.split(","))
+    return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def _dest(name: str) -> str:
+    return "specprobe_" + name.replace("-", "_")
+
+
+def _text(config: pytest.Config, name: str) -> str | None:
+    value: Any = config.getoption(_dest(name), default=None)
+    if value is None:
+        value = config.getini(_dest(name))
+    return str(value) if value not in (None, "") else None
+
+
+def _flag(config: pytest.Config, name: str) -> bool:
+    value = config.getoption(_dest(name), default=None)
+    return bool(config.getini(_dest(name)) if value is None else value)
+
+
+def _tristate(config: pytest.Config, problems: list[str]) -> bool | None:
+    text = _text(config, "blind")
+    if text is not None and text not in ("yes", "no"):
+        problems.append(f"specprobe_blind must be yes or no, not {text!r}")
+    return None if text is None else text == "yes"
+
+
+def _path(here: Path, text: str | None) -> Path | None:
+    # absolute, not resolved: an interpreter of a virtual environment is a link that must stay one
+    return None if text is None else (here / Path(text).expanduser()).absolute()
+
+
+def _url(option: str, text: str | None, problems: list[str]) -> str | None:
+    if text is not None and not text.startswith(("http://", "https://")):
+        problems.append(f"--specprobe-{option}: {text!r} is no URL; write http://HOST:PORT")
+    return text
+
+
+def _baseline(text: str | None, problems: list[str]) -> Baseline | None:
+    if text is None or text in ("stored", "boot", "none"):
+        return text
+    if text.startswith(("http://", "https://")):
+        return text
+    return _positive("baseline", text, problems)
+
+
+def _positive(option: str, text: str | None, problems: list[str]) -> float | None:
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        problems.append(f"--specprobe-{option}: {text!r} is not a positive number")
+    return value
+
+
+def _concurrency(text: str | None, problems: list[str]) -> tuple[int, ...]:
+    try:
+        levels = tuple(int(part) for part in (text or "1").split(","))
+    except ValueError:
+        levels = (0,)
+    if min(levels) < 1:
+        problems.append(f"--specprobe-concurrency: {text!r} is not a list of whole numbers from 1 on")
+    return levels
+
+
+def _device(text: str | None, problems: list[str]) -> Device:
+    match text or "auto":
+        case "auto" | "cuda" | "cpu" as device:
+            return device
+        case other:
+            problems.append(f"--specprobe-device: {other!r} is not auto, cuda or cpu")
+            return "auto"

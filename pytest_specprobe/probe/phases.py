@@ -1,0 +1,67 @@
+"""The phases of a probe: one live line, one entry in the report, each."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+PhaseName = Literal["free", "inspect", "stage", "patch", "boot", "prove", "warm up", "probe", "decide", "record"]
+Status = Literal["running", "done", "failed"]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One phase as the report shows it: ``what`` tells apart the boots of one probe (drafter, baseline, blind)."""
+
+    name: PhaseName
+    what: str
+    status: Status
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return ``{name, what, status, seconds}``."""
+        return {"name": self.name, "what": self.what, "status": self.status, "seconds": round(self.seconds, 3)}
+
+
+class PhaseLog:
+    """The phases of one drafter's probe, in the order they began.
+
+    ``say`` shows one line to the person who waits; ``changed`` is called after each change, so that the report
+    on disk tells how far a run came even when it dies.
+    """
+
+    def __init__(self, drafter: str, *, say: Say, changed: Callable[[], None] = lambda: None) -> None:
+        self._drafter = drafter
+        self._say = say
+        self._changed = changed
+        self._phases: list[Phase] = []
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """The phases so far; at most the last one is running."""
+        return tuple(self._phases)
+
+    @contextmanager
+    def phase(self, name: PhaseName, what: str) -> Iterator[Callable[[str], None]]:
+        """Time one phase; yields a function that says what is being waited for now."""
+        start = time.monotonic()
+        at = len(self._phases)
+        self._phases.append(Phase(name, what, "running", 0.0))
+        self._tell(name, 0.0, what)
+        self._changed()
+        done = False
+        try:
+            yield lambda awaited: self._tell(name, time.monotonic() - start, awaited)
+            done = True
+        finally:
+            seconds = time.monotonic() - start
+            status: Status = "done" if done else "failed"
+            self._phases[at] = Phase(name, what, status, seconds)
+            if not done or seconds >= 1:
+                self._tell(name, seconds, f"{what}: {status}")
+            self._changed()
+
+    def _tell(self, name: str, seconds: float, awaited: str) -> None:
+        self._say(f"{self._drafter}  {name:<8} {seconds:6.1f} s  {awaited}")
