@@ -1,0 +1,88 @@
+"""Environment and flags that turn a stock SGLang child into a CPU server that speculates.
+
+The child gets an import overlay: a package named ``sgl_kernel`` made of plain torch operations, and a general
+SGLang plug-in found through a ``dist-info`` folder beside it. Both are on the *child's* ``PYTHONPATH`` only, so
+a user's installed ``sgl_kernel`` and every CUDA server are left as they are.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from pytest_specprobe.errors import BootError
+
+SGLANG_VERSION = "0.5.23"
+"""The one SGLang release whose internal CPU operations the overlay provides."""
+
+OVERLAY = Path(__file__).resolve().parent / "overlay"
+"""Folder that goes first on the child's ``PYTHONPATH``."""
+
+
+def require_version(found: str | None) -> None:
+    """Raise BootError unless ``found``, the child's SGLang version, is the one the overlay was written for.
+
+    ``None`` says that the child's interpreter holds no SGLang. Local suffixes (``0.5.23+cpu``) are accepted: they
+    mark a rebuild of the same sources.
+    """
+    if found is None:
+        raise BootError(
+            "the interpreter for the server holds no SGLang",
+            culprit="machine",
+            fix=f"pip install 'sglang=={SGLANG_VERSION}', or name another interpreter with --specprobe-python",
+        )
+    if found.partition("+")[0] != SGLANG_VERSION:
+        raise BootError(
+            f"the CPU engine runs SGLang {SGLANG_VERSION} only, and the interpreter holds {found}",
+            culprit="machine",
+            fix=f"pip install 'sglang=={SGLANG_VERSION}' into it, or probe on a GPU (--specprobe-device cuda)",
+        )
+
+
+def environment(base: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables to set, on top of ``base``, for a child that serves on the CPU.
+
+    ``base`` is the environment the child would get otherwise; it is read for ``PYTHONPATH`` (kept, after the
+    overlay) and for an offline setting or thread count that the user chose (kept).
+    """
+    path = os.pathsep.join(p for p in (str(OVERLAY), base.get("PYTHONPATH", "")) if p)
+    return {
+        "PYTHONPATH": path,
+        "SGLANG_USE_CPU_ENGINE": "1",
+        # The plug-in refuses any other SGLang; it cannot import this module, which its interpreter may lack.
+        "SPECPROBE_CPU_ENGINE_SGLANG": SGLANG_VERSION,
+        # A host with a GPU must not see half a CUDA engine: SGLang asks both questions independently.
+        "CUDA_VISIBLE_DEVICES": "",
+        # Staged directories are complete; a hub look-up could only hang a boot on a machine without a network.
+        "HF_HUB_OFFLINE": base.get("HF_HUB_OFFLINE", "1"),
+        # Inductor would compile small tensor helpers with a C++ compiler that the machine may lack, for seconds.
+        "TORCHDYNAMO_DISABLE": "1",
+    }
+
+
+def server_args(
+    *,
+    speculative: bool,
+    mla: bool,
+    max_total_tokens: int = 16384,
+    max_running_requests: int = 8,
+) -> tuple[str, ...]:
+    """Return the SGLang flags that a CPU server needs besides the model, the port and the speculation shape.
+
+    ``speculative`` says that the caller adds EAGLE-3 flags; ``mla`` that the target has multi-head latent
+    attention, whose draft attention SGLang would otherwise choose differently from the target's. The KV pool
+    holds ``max_total_tokens`` tokens for at most ``max_running_requests`` requests at a time.
+    """
+    args = [
+        "--device", "cpu",
+        "--dtype", "float32",
+        "--attention-backend", "intel_amx",
+        "--cuda-graph-backend-decode", "disabled",
+        "--cuda-graph-backend-prefill", "disabled",
+        "--max-total-tokens", str(max_total_tokens),
+        "--max-running-requests", str(max_running_requests),
+        # An idle scheduler otherwise spins, and starves any other server of the same machine.
+        "--sleep-on-idle",
+    ]  # fmt: skip
+    if speculative and mla:
+        args += ["--speculative-draft-attention-backend", "intel_amx"]
+    return tuple(args)
