@@ -10,8 +10,10 @@
     |   `-- ServerError     the server did not boot, died, or could not be reached
     |       |-- BootError
     |       `-- PortTaken
-    |-- ProofError          the server runs, but not what was asked for          (broken)
-    `-- MeasurementError    a number cannot be trusted; the measurement is invalid
+    |-- CheckFailed         a named check did not pass: file, wiring or proof    (exit 1, broken)
+    |-- MeasurementError    a number cannot be trusted; the measurement is invalid
+    |-- GateFailed          measured, and not good enough                        (exit 1)
+    `-- Inconclusive        measured, and the intervals cannot tell              (exit 10)
 
 An error names what happened, who is at fault (``culprit``) and what to do next (``fix``).
 """
@@ -56,7 +58,16 @@ class ProbeImpossible(SpecprobeError):
 
 
 class CheckpointError(ProbeImpossible):
-    """A checkpoint's files are missing, unreadable, or not what their names say."""
+    """A checkpoint's files are missing, unreadable, or not what their names say.
+
+    ``finding_id`` is the ``file.*`` check that reports the same fault as a Finding.
+    """
+
+    def __init__(
+        self, what: str, *, culprit: Culprit, fix: str, detail: str = "", finding_id: str = "file.unreadable"
+    ) -> None:
+        super().__init__(what, culprit=culprit, fix=fix, detail=detail)
+        self.finding_id = finding_id
 
 
 class StagingError(ProbeImpossible):
@@ -75,13 +86,17 @@ class PortTaken(ServerError):
     """The port asked for is in use by a process that is not ours."""
 
 
-class ProofError(SpecprobeError):
-    """The server runs, but not what was asked for; ``finding_id`` says which proof failed."""
-
-    def __init__(self, what: str, *, finding_id: str, culprit: Culprit, fix: str, detail: str = "") -> None:
-        super().__init__(what, culprit=culprit, fix=fix, detail=detail)
-        self.finding_id = finding_id
+class CheckFailed(SpecprobeError):
+    """A named check of the files, the wiring or the running server did not pass."""
 
 
 class MeasurementError(SpecprobeError):
     """A number cannot be trusted: the measurement is invalid, never smaller."""
+
+
+class GateFailed(SpecprobeError):
+    """A threshold of the gate is not met, or the verdict is not one that the profile accepts."""
+
+
+class Inconclusive(SpecprobeError):
+    """The intervals still allow both passing and failing: not a pass."""

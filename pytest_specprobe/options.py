@@ -1,16 +1,14 @@
-"""Command line options, their ini twins, and the settings they resolve to.
+"""Command line options and their ini twins.
 
 Imported at every pytest start: standard library and pytest only.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import pytest
 
-Device: TypeAlias = Literal["auto", "cuda", "cpu"]
-Baseline: TypeAlias = Literal["stored", "boot", "none"] | float | str
+from pytest_specprobe.settings import Baseline, Device, Settings
 
 DRAFTER = "specprobe_drafter"
 PLAN = "specprobe_plan"
@@ -30,58 +28,6 @@ _FLAGS = (
     ("static", "check files only: no boot, no GPU, no verdict"),
     ("plan", "print the resolved profile, the checks and the server commands, then stop with exit code 0"),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What the user asked for, with defaults filled in. Paths are absolute, times are seconds.
-
-    ``baseline``, ``workload``, ``blind`` and ``boot_timeout_s`` are None where the profile decides.
-    """
-
-    drafters: tuple[str, ...]
-    root: Path
-    profiles: Path | None
-    report: Path
-    server: str | None
-    baseline: Baseline | None
-    blind: bool | None
-    workload: str | None
-    concurrency: tuple[int, ...]
-    static: bool
-    device: Device
-    python: Path | None
-    boot_timeout_s: float | None
-
-    @classmethod
-    def from_config(cls, config: pytest.Config) -> "Settings":
-        """Read all options.
-
-        :raises pytest.UsageError: naming every unusable value at once.
-        """
-        problems: list[str] = []
-        here = config.invocation_params.dir
-        text = {name: _text(config, name) for name, *_ in _VALUES}
-        settings = cls(
-            drafters=drafters(config),
-            root=config.rootpath,
-            profiles=_path(here, text["profiles"]),
-            report=_path(here, text["report"]) or here / ".specprobe",
-            server=_url("server", text["server"], problems),
-            baseline=_baseline(text["baseline"], problems),
-            blind=_tristate(config, problems),
-            workload=text["workload"],
-            concurrency=_concurrency(text["concurrency"], problems),
-            static=_flag(config, "static"),
-            device=_device(text["device"], problems),
-            python=_path(here, text["python"]),
-            boot_timeout_s=_positive("boot-timeout", text["boot-timeout"], problems),
-        )
-        if settings.profiles is not None and not settings.profiles.is_file():
-            problems.append(f"--specprobe-profiles: no such file: {settings.profiles}")
-        if problems:
-            raise pytest.UsageError("\n".join(problems))
-        return settings
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -109,6 +55,36 @@ def add_options(parser: pytest.Parser) -> None:
         "--no-specprobe-blind", dest="specprobe_blind", action="store_const", const="no", help="skip that control"
     )
     parser.addini("specprobe_blind", f"yes or no: {blind}", default=None)
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """Return what the user asked for.
+
+    :raises pytest.UsageError: naming every unusable value at once.
+    """
+    problems: list[str] = []
+    here = config.invocation_params.dir
+    text = {name: _text(config, name) for name, *_ in _VALUES}
+    settings = Settings(
+        drafters=drafters(config),
+        root=config.rootpath,
+        profiles=_path(here, text["profiles"]),
+        report=_path(here, text["report"]) or here / ".specprobe",
+        server=_url("server", text["server"], problems),
+        baseline=_baseline(text["baseline"], problems),
+        blind=_tristate(config, problems),
+        workload=text["workload"],
+        concurrency=_concurrency(text["concurrency"], problems),
+        static=_flag(config, "static"),
+        device=_device(text["device"], problems),
+        python=_path(here, text["python"]),
+        boot_timeout_s=_positive("boot-timeout", text["boot-timeout"], problems),
+    )
+    if settings.profiles is not None and not settings.profiles.is_file():
+        problems.append(f"--specprobe-profiles: no such file: {settings.profiles}")
+    if problems:
+        raise pytest.UsageError("\n".join(problems))
+    return settings
 
 
 def drafters(config: pytest.Config) -> tuple[str, ...]:

@@ -1,0 +1,104 @@
+"""Where owned servers run: which device, which interpreter, which SGLang."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from packaging.version import Version
+
+from pytest_specprobe.engines.cpu import SGLANG_VERSION
+from pytest_specprobe.errors import ProbeImpossible
+from pytest_specprobe.settings import Device
+
+OLDEST_CUDA = Version("0.5.12")
+_ASK_VERSION = "import importlib.metadata as m; print(m.version('sglang'))"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU as the driver names it; memory in MiB."""
+
+    name: str
+    memory_mib: int
+    driver: str
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """The interpreter that holds SGLang, and its version; None where there is none."""
+
+    python: Path
+    version: str | None
+
+    def problem(self, device: Literal["cuda", "cpu"]) -> str | None:
+        """Say why this interpreter cannot serve on ``device``, and what to type; None if it can."""
+        install = f"{self.python} -m pip install 'sglang=={SGLANG_VERSION}'"
+        if self.version is None:
+            return f"SGLang is not installed in {self.python}: {install}, or --specprobe-python PATH"
+        if device == "cpu" and self.version.partition("+")[0] != SGLANG_VERSION:
+            return f"the CPU engine runs SGLang {SGLANG_VERSION} only, found {self.version}: {install}"
+        if device == "cuda" and Version(self.version) < OLDEST_CUDA:
+            return f"SGLang {self.version} is too old, {OLDEST_CUDA} or newer is needed: {install}"
+        return None
+
+
+def gpus() -> tuple[Gpu, ...]:
+    """Return the GPUs that ``nvidia-smi`` lists; empty without a driver. Creates no CUDA context."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return ()
+    query = [tool, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"]
+    try:
+        run = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    rows = (tuple(part.strip() for part in line.split(",")) for line in run.stdout.splitlines())
+    return tuple(Gpu(row[0], int(float(row[1])), row[2]) for row in rows if len(row) == 3)
+
+
+def engine(python: Path | None) -> Engine:
+    """Ask an interpreter (default: this one) for its SGLang's version, by metadata alone.
+
+    :raises ProbeImpossible: if the interpreter cannot be run.
+    """
+    path = python or Path(sys.executable)
+    try:
+        run = subprocess.run([path, "-c", _ASK_VERSION], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ProbeImpossible(
+            f"{path} cannot be run: {error}",
+            culprit="machine",
+            fix="name the interpreter that holds SGLang with --specprobe-python",
+        ) from error
+    return Engine(path, run.stdout.strip() if run.returncode == 0 else None)
+
+
+@dataclass(frozen=True, slots=True)
+class NoDevice:
+    """Why there is no device to serve on."""
+
+    reason: str
+
+
+def choose(
+    asked: Device, *, allowed: Sequence[Literal["cuda", "cpu"]], tp: int, found: Sequence[Gpu]
+) -> Literal["cuda", "cpu"] | NoDevice:
+    """Return the device to serve on, or why there is none.
+
+    ``auto`` takes GPUs where there are enough of them, and a CPU only for a target whose profile says that it
+    fits one: a big model on a CPU would look like a hang.
+    """
+    enough = len(found) >= tp
+    if asked == "cpu":
+        if "cpu" in allowed:
+            return "cpu"
+        return NoDevice("this target's profile does not list cpu under devices")
+    if "cuda" in allowed and enough:
+        return "cuda"
+    if asked == "auto" and "cpu" in allowed:
+        return "cpu"
+    return NoDevice(f"{tp} GPU{'s' if tp > 1 else ''} needed, {len(found)} found (nvidia-smi)")

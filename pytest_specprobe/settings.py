@@ -1,0 +1,31 @@
+"""What the user asked for, as one frozen value."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+Device: TypeAlias = Literal["auto", "cuda", "cpu"]
+Baseline: TypeAlias = Literal["stored", "boot", "none"] | float | str
+"""A mode, a declared tok/s, or the URL of a running server without speculation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the user asked for, with defaults filled in. Paths are absolute, times are seconds.
+
+    ``baseline``, ``workload``, ``blind`` and ``boot_timeout_s`` are None where the profile decides.
+    """
+
+    drafters: tuple[str, ...]
+    root: Path
+    profiles: Path | None
+    report: Path
+    server: str | None
+    baseline: Baseline | None
+    blind: bool | None
+    workload: str | None
+    concurrency: tuple[int, ...]
+    static: bool
+    device: Device
+    python: Path | None
+    boot_timeout_s: float | None
