@@ -1,5 +1,9 @@
-"""A staged checkpoint: a new directory with linked weights and an edited ``config.json``; the source is never written."""
+"""A staged checkpoint: a new directory with linked weights and an edited ``config.json``.
 
+The source is never written.
+"""
+
+from pytest_specprobe.staging.positions import context_length
 from pytest_specprobe.staging.stage import Staged, stage
 
-__all__ = ["Staged", "stage"]
+__all__ = ["Staged", "context_length", "stage"]
