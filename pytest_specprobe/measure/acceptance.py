@@ -1,0 +1,317 @@
+"""What the target accepted of the drafts, from the probe's own requests.
+
+Invariant: everything is a ratio of sums over prompts, all intervals come from one set of resamples, and prompts whose
+target text loops are left out of every number (but kept, named, in the rows).
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pytest_specprobe.errors import MeasurementError
+from pytest_specprobe.measure.records import Estimate, Generation
+from pytest_specprobe.measure.statistics import SEED, Quantity, Resamples, combine, resample
+
+CONTEXT_EDGES = (0, 512, 2048, 8192, 32768, 131072)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptRow:
+    """One prompt's counts, summed over its requests; ``dropped`` says why it is in no estimate (None: in all)."""
+
+    id: str
+    workload: str
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
+    rounds: int
+    accepted: int
+    histogram: tuple[int, ...]
+    finish_reason: str
+    blind_rounds: int | None
+    blind_hits: int | None
+    dropped: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return one row of ``acceptance.prompts``."""
+        return {name: getattr(self, name) for name in self.__slots__} | {"histogram": list(self.histogram)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The accept length over some of the prompts; the estimate is None for a single prompt or no round."""
+
+    prompts: int
+    rounds: int
+    accepted: int
+    accept_length: Estimate | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return one entry of ``acceptance.by_workload``."""
+        return {
+            "prompts": self.prompts,
+            "rounds": self.rounds,
+            "accepted": self.accepted,
+            "accept_length": self.accept_length and self.accept_length.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextPart:
+    """A part by context length in tokens (prompt plus half of the answer), ``start <= context < stop``.
+
+    ``beyond_drafter`` marks contexts past the drafter's own trained length, where patching its positions avoids a
+    crash and not the loss.
+    """
+
+    start: int
+    stop: int | None
+    beyond_drafter: bool | None
+    part: Part
+
+    def to_json(self) -> dict[str, Any]:
+        """Return one entry of ``acceptance.by_context``."""
+        where = {"from": self.start, "to": self.stop, "beyond_drafter": self.beyond_drafter}
+        return where | self.part.to_json()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """The acceptance pass.
+
+    ``accept_length`` is strict: 1 + sum(accepted) / sum(rounds). ``by_position[i]`` is the share of rounds with more
+    than i accepted drafts (so ``by_position[0]`` is p1), ``conditional[i]`` that share among rounds that got as far
+    as position i (None where none did). ``margin`` is p1 - max(blind, floor), paired over prompts. ``coverage`` is
+    the share of output tokens that the drafter's vocabulary can express. ``depth`` is D.
+    """
+
+    accept_length: Estimate
+    sglang_accept_length: float
+    depth: int
+    rounds: int
+    accepted: int
+    histogram: tuple[int, ...]
+    by_position: tuple[Estimate, ...]
+    conditional: tuple[float | None, ...]
+    floor: Estimate
+    blind: Estimate | None
+    margin: Estimate
+    coverage: float | None
+    by_workload: Mapping[str, Part]
+    by_context: tuple[ContextPart, ...]
+    prompts: tuple[PromptRow, ...]
+
+    @property
+    def measured(self) -> int:
+        """Return how many prompts are in the estimates."""
+        return self.accept_length.n
+
+    @property
+    def dropped(self) -> tuple[PromptRow, ...]:
+        """Return the prompts that are in no estimate."""
+        return tuple(row for row in self.prompts if row.dropped is not None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the ``acceptance`` object of report.json."""
+        return {
+            "accept_length": self.accept_length.to_json(),
+            "sglang_accept_length": self.sglang_accept_length,
+            "max_accept_length": self.depth + 1,
+            "rounds": self.rounds,
+            "accepted": self.accepted,
+            "histogram": list(self.histogram),
+            "by_position": [e.to_json() for e in self.by_position],
+            "conditional": list(self.conditional),
+            "floor": self.floor.to_json(),
+            "blind": self.blind and self.blind.to_json(),
+            "p1_margin": self.margin.to_json(),
+            "coverage": self.coverage,
+            "by_workload": {name: part.to_json() for name, part in self.by_workload.items()},
+            "by_context": [part.to_json() for part in self.by_context],
+            "dropped": {row.id: row.dropped for row in self.dropped},
+            "prompts": [row.to_json() for row in self.prompts],
+        }
+
+
+def measure_acceptance(
+    generations: Sequence[Generation],
+    *,
+    depth: int,
+    blind: Sequence[Generation] | None = None,
+    mapped_ids: Collection[int] | None = None,
+    drafter_length: int | None = None,
+    dropped: Mapping[str, str] | None = None,
+    seed: int = SEED,
+) -> Acceptance:
+    """Turn the requests of one acceptance pass into estimates.
+
+    :param generations: the drafter's requests, one or more per prompt.
+    :param depth: D, the most drafts one round can accept.
+    :param blind: the same prompts on the blind control.
+    :param mapped_ids: the target ids that the drafter's vocabulary can express; None: all of them.
+    :param drafter_length: the drafter's own ``max_position_embeddings``, before any patch.
+    :param dropped: prompt ids to leave out, with the reason (``validity.looping``).
+    :raises MeasurementError: if a request reports no speculation, the histogram is deeper than ``depth``, a prompt is
+        missing from the blind control, or fewer than two prompts are left.
+    """
+    rows = _rows(generations, blind, depth=depth, dropped=dropped or {})
+    kept = [row for row in rows if row.dropped is None]
+    resamples = resample([row.workload for row in kept], seed=seed)
+    histograms = np.array([row.histogram for row in kept], dtype=np.float64)
+    rounds = histograms.sum(axis=1)
+    positions = [resamples.ratio(histograms[:, i:].sum(axis=1), rounds) for i in range(1, depth + 1)]
+    outputs = {row.id: [g for g in generations if g.prompt_id == row.id] for row in kept}
+    floor = _floor(resamples, outputs.values())
+    control = _blind(resamples, kept) if blind is not None else None
+    best = floor if control is None else combine(np.maximum, control, floor)
+    total = histograms.sum(axis=0).astype(int)
+    reached = [int(total[i:].sum()) for i in range(depth + 2)]
+    return Acceptance(
+        accept_length=_length(resamples, kept).estimate(),
+        sglang_accept_length=sum(row.completion_tokens for row in kept) / reached[0],
+        depth=depth,
+        rounds=reached[0],
+        accepted=sum(row.accepted for row in kept),
+        histogram=tuple(int(count) for count in total),
+        by_position=tuple(q.estimate() for q in positions),
+        conditional=tuple(reached[i + 1] / reached[i] if reached[i] else None for i in range(depth)),
+        floor=floor.estimate(),
+        blind=None if control is None else control.estimate(),
+        margin=combine(np.subtract, positions[0], best).estimate(),
+        coverage=None if mapped_ids is None else _coverage(outputs.values(), frozenset(mapped_ids)),
+        by_workload={
+            name: _part([row for row in kept if row.workload == name], seed=seed)
+            for name in dict.fromkeys(row.workload for row in kept)
+        },
+        by_context=_by_context(kept, drafter_length, seed=seed),
+        prompts=tuple(rows),
+    )
+
+
+def _rows(
+    generations: Sequence[Generation],
+    blind: Sequence[Generation] | None,
+    *,
+    depth: int,
+    dropped: Mapping[str, str],
+) -> list[PromptRow]:
+    controls = _by_prompt(blind or ())
+    rows = []
+    for prompt_id, own in _by_prompt(generations).items():
+        histogram = _histogram(own, depth)
+        control = _histogram(controls.get(prompt_id, ()), depth)
+        rounds = sum(histogram)
+        reason = dropped.get(prompt_id)
+        if reason is None and rounds == 0:
+            reason = "no round: the answer is one token"
+        if reason is None and blind is not None and sum(control) == 0:
+            raise MeasurementError(
+                f"prompt {prompt_id} has no round on the blind control, so it cannot be paired",
+                culprit="harness",
+                fix="run the same prompts on both servers",
+            )
+        rows.append(
+            PromptRow(
+                id=prompt_id,
+                workload=own[0].workload,
+                requests=len(own),
+                prompt_tokens=own[0].prompt_tokens,
+                completion_tokens=sum(g.completion_tokens for g in own),
+                rounds=rounds,
+                accepted=sum(i * count for i, count in enumerate(histogram)),
+                histogram=histogram,
+                finish_reason=own[0].finish_reason,
+                blind_rounds=None if blind is None else sum(control),
+                blind_hits=None if blind is None else sum(control[1:]),
+                dropped=reason,
+            )
+        )
+    return rows
+
+
+def _by_prompt(generations: Iterable[Generation]) -> dict[str, list[Generation]]:
+    groups: dict[str, list[Generation]] = {}
+    for generation in generations:
+        groups.setdefault(generation.prompt_id, []).append(generation)
+    return groups
+
+
+def _histogram(generations: Iterable[Generation], depth: int) -> tuple[int, ...]:
+    """Return the summed histogram, length ``depth + 1``."""
+    total = [0] * (depth + 1)
+    for generation in generations:
+        if generation.histogram is None:
+            if generation.completion_tokens <= 1:
+                continue  # prefill gave the whole answer, so there was nothing to speculate on
+            raise MeasurementError(
+                f"request {generation.prompt_id} reports no speculation",
+                culprit="engine",
+                fix="look for 'speculative' in the server's log; SGLang reports spec_verify_ct from 0.5.9 on",
+            )
+        if any(generation.histogram[depth + 1 :]):
+            raise MeasurementError(
+                f"request {generation.prompt_id} accepted {len(generation.histogram) - 1} drafts in a round; "
+                f"the draft depth is {depth}",
+                culprit="harness",
+                fix="measure with the speculation settings that the server was booted with",
+            )
+        for i, count in enumerate(generation.histogram[: depth + 1]):
+            total[i] += count
+    return tuple(total)
+
+
+def _length(resamples: Resamples, rows: Sequence[PromptRow]) -> Quantity:
+    rounds = np.array([row.rounds for row in rows], dtype=np.float64)
+    accepted = np.array([row.accepted for row in rows], dtype=np.float64)
+    return resamples.ratio(rounds + accepted, rounds)
+
+
+def _blind(resamples: Resamples, rows: Sequence[PromptRow]) -> Quantity:
+    hits = np.array([row.blind_hits for row in rows], dtype=np.float64)
+    rounds = np.array([row.blind_rounds for row in rows], dtype=np.float64)
+    return resamples.ratio(hits, rounds)
+
+
+def _floor(resamples: Resamples, outputs: Iterable[Iterable[Generation]]) -> Quantity:
+    counters = [Counter(token for g in own for token in g.output_ids) for own in outputs]
+    columns = {token: i for i, token in enumerate(dict.fromkeys(t for c in counters for t in c))}
+    counts = np.zeros((len(counters), len(columns)))
+    for row, counter in enumerate(counters):
+        for token, count in counter.items():
+            counts[row, columns[token]] = count
+    # A token that is rarer than the overall winner in every prompt can win no resample: leave it out.
+    winner = counts[:, counts.sum(axis=0).argmax()]
+    rivals = counts[:, (counts >= winner[:, None]).any(axis=0)]
+    return resamples.largest_share(rivals, counts.sum(axis=1))
+
+
+def _coverage(outputs: Iterable[Iterable[Generation]], mapped: frozenset[int]) -> float:
+    ids = [token for own in outputs for g in own for token in g.output_ids]
+    return sum(token in mapped for token in ids) / len(ids)
+
+
+def _part(rows: Sequence[PromptRow], *, seed: int) -> Part:
+    estimate = None
+    if len(rows) >= 2:
+        estimate = _length(resample([row.workload for row in rows], seed=seed), rows).estimate()
+    return Part(
+        prompts=len(rows),
+        rounds=sum(row.rounds for row in rows),
+        accepted=sum(row.accepted for row in rows),
+        accept_length=estimate,
+    )
+
+
+def _by_context(rows: Sequence[PromptRow], drafter_length: int | None, *, seed: int) -> tuple[ContextPart, ...]:
+    edges = sorted({*CONTEXT_EDGES, *([] if drafter_length is None else [drafter_length])})
+    context = [row.prompt_tokens + row.completion_tokens // (2 * row.requests) for row in rows]
+    parts = []
+    for start, stop in zip(edges, [*edges[1:], None], strict=True):
+        inside = [row for row, c in zip(rows, context, strict=True) if start <= c and (stop is None or c < stop)]
+        if inside:
+            beyond = None if drafter_length is None else start >= drafter_length
+            parts.append(ContextPart(start=start, stop=stop, beyond_drafter=beyond, part=_part(inside, seed=seed)))
+    return tuple(parts)
