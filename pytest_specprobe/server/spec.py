@@ -1,11 +1,56 @@
 """What to launch: one immutable description of a server, and the command and environment that follow from it."""
 
+import re
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pytest_specprobe.engines import cpu
+from pytest_specprobe.errors import ProfileError
 from pytest_specprobe.profiles import Speculation
+from pytest_specprobe.server.redaction import is_secret_name
+
+# SGLang adds to its running totals and writes a log line every so many decode rounds. 1 loses no round but costs
+# every round a formatted line, which weighs on the baseline and on speculation differently; the default of 40
+# loses up to 39 rounds of each pass.
+DECODE_LOG_INTERVAL = 10
+
+# What a profile's server_args may not say, since this tool says it (and proves it) itself.
+_OWNED_FLAGS = {
+    "--model-path": "targets.NAME.model",
+    "--model": "targets.NAME.model",
+    "--host": "nothing: an owned server listens on loopback only",
+    "--port": "nothing: a free port is picked for each boot",
+    "--device": "--specprobe-device",
+    "--tp": "targets.NAME.tp",
+    "--tp-size": "targets.NAME.tp",
+    "--tensor-parallel-size": "targets.NAME.tp",
+    "--trust-remote-code": "targets.NAME.trust_remote_code",
+    "--config": "server_args",
+    "--api-key": "nothing: each boot gets a random key",
+    "--admin-api-key": "nothing: each boot gets a random key",
+    "--speculative-algorithm": "drafters.NAME",
+    "--speculative-algo": "drafters.NAME",
+    "--speculative-draft-model-path": "drafters.NAME.source",
+    "--speculative-draft-model": "drafters.NAME.source",
+    "--speculative-num-steps": "drafters.NAME.speculation",
+    "--speculative-eagle-topk": "drafters.NAME.speculation",
+    "--speculative-num-draft-tokens": "drafters.NAME.speculation",
+}
+
+# Variables that change what is measured, or whether it may run at all, without a trace in the answers.
+# SGLANG_IS_IN_CI alone lets a server boot past a context check on CI that it fails on a laptop.
+_FORGING = re.compile(
+    r"^(SGLANG|SGL)_(SIMULATE_.*|TEST_.*|DIAG_.*|DSPARK_SIMULATE_.*|IS_IN_CI.*|ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
+    r"|FORCE_SHUTDOWN|RUST_SERVER|ENABLE_HEALTH_ENDPOINT_GENERATION)$"
+)
+# Variables of the test run itself.
+_HARNESS = re.compile(r"^(PYTEST_.*|PYTHONWARNINGS|PYTHONSTARTUP|PYTHONFAULTHANDLER|COV_CORE_.*|COVERAGE_.*)$")
+_PROXY = re.compile(r"^(https?|ftp|all|no)_proxy$", re.IGNORECASE)
+_HUB_SECRET = re.compile(r"^(HF_TOKEN|HUGGING_FACE_HUB_TOKEN|HUGGINGFACE_TOKEN)$")
+_LOOPBACK = "127.0.0.1,localhost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +60,8 @@ class ServerSpec:
     ``drafter`` and ``speculation`` are given together (EAGLE-3) or not at all (the baseline). ``mla`` says that the
     target has multi-head latent attention (the CPU engine wants to know). ``python`` is the interpreter that
     holds SGLang. ``env`` is set in the child on top of the scrubbed environment, as (name, value) pairs.
+
+    :raises ProfileError: if ``server_args`` says what this tool says itself, or half a speculation is given.
     """
 
     model: str
@@ -25,15 +72,93 @@ class ServerSpec:
     mla: bool = False
     trust_remote_code: bool = False
     server_args: tuple[str, ...] = ()
-    python: str = ""
-    env: tuple[tuple[str, str], ...] = field(default=())
+    python: str = sys.executable
+    env: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        problems = []
+        if (self.drafter is None) != (self.speculation is None):
+            problems.append("a drafter and its speculation settings go together: give both or neither")
+        for word in self.server_args:
+            flag = word.partition("=")[0]
+            if flag in _OWNED_FLAGS:
+                problems.append(f"server_args may not hold {flag}; it belongs to {_OWNED_FLAGS[flag]}")
+        if problems:
+            raise ProfileError(tuple(problems), fix="correct the profile; README.md lists the keys")
+
+    @property
+    def model_is_local(self) -> bool:
+        """Whether the target is a directory of this machine, so that nothing is fetched at boot."""
+        return Path(self.model).is_dir()
 
 
 def command(spec: ServerSpec, *, host: str, port: int) -> tuple[str, ...]:
-    """Return the command line of the server; it holds no secret (the API key travels in a private file)."""
-    raise NotImplementedError
+    """Return the command line of the server, to be run without a shell.
+
+    It holds no secret: command lines are readable for every user of a machine, so the API key travels in a private
+    ``--config`` file that the boot adds. ``server_args`` come last, so a profile can overrule the settings here.
+    """
+    words = [
+        *(spec.python, "-m", "sglang.launch_server"),
+        *("--model-path", spec.model),
+        *("--host", host),
+        *("--port", str(port)),
+        *("--tp-size", str(spec.tp)),
+        *("--random-seed", "1"),
+        *("--decode-log-interval", str(DECODE_LOG_INTERVAL)),
+        # A prefix hit leaves draft KV incomplete and makes the order of prompts matter.
+        "--disable-radix-cache",
+    ]
+    if spec.trust_remote_code:
+        words.append("--trust-remote-code")
+    if spec.drafter is not None and spec.speculation is not None:
+        # All of them, always: SGLang fills in what is left out by rules of its own.
+        words += [
+            *("--speculative-algorithm", "EAGLE3"),
+            *("--speculative-draft-model-path", str(spec.drafter)),
+            *("--speculative-num-steps", str(spec.speculation.num_steps)),
+            *("--speculative-eagle-topk", str(spec.speculation.eagle_topk)),
+            *("--speculative-num-draft-tokens", str(spec.speculation.num_draft_tokens)),
+        ]
+    if spec.device == "cpu":
+        words += cpu.server_args(speculative=spec.drafter is not None, mla=spec.mla)
+    else:
+        words += ["--device", spec.device]
+    return (*words, *spec.server_args)
 
 
 def environment(spec: ServerSpec, base: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the child's environment, and the sorted names of the variables of ``base`` that were scrubbed."""
-    raise NotImplementedError
+    """Return the child's environment, and the sorted names of the variables of ``base`` that were scrubbed.
+
+    Scrubbed are variables that forge a measurement, those of the test run itself, and secrets and proxies that the
+    child does not need: a local target needs none, a hub id keeps the hub's token and the proxies.
+    """
+    kept = {name: value for name, value in base.items() if not _scrubbed(name, spec)}
+    scrubbed = tuple(sorted(set(base) - set(kept)))
+    if spec.device == "cpu":
+        kept |= cpu.environment(kept)
+    if spec.model_is_local and not spec.trust_remote_code:
+        # Everything is there; a hub look-up could only hang a boot on a machine without a network.
+        kept.setdefault("HF_HUB_OFFLINE", "1")
+    if any(_PROXY.match(name) for name in kept):
+        # SGLang's own warm-up request goes through the proxies otherwise.
+        for name in ("no_proxy", "NO_PROXY"):
+            kept[name] = ",".join(p for p in (kept.get(name, ""), _LOOPBACK) if p)
+    kept["PYTHONUNBUFFERED"] = "1"
+    return kept | dict(spec.env), scrubbed
+
+
+def forging_variables(names: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names that would simulate acceptance or lift SGLang's own checks."""
+    return tuple(sorted(name for name in names if _FORGING.match(name)))
+
+
+def _scrubbed(name: str, spec: ServerSpec) -> bool:
+    if _FORGING.match(name) or _HARNESS.match(name):
+        return True
+    if _PROXY.match(name):
+        return spec.model_is_local
+    if is_secret_name(name):
+        remote_store = "://" in spec.model
+        return not (remote_store or (_HUB_SECRET.match(name) and not spec.model_is_local))
+    return False
