@@ -52,9 +52,7 @@ class BreakEven:
         }
 
 
-def break_even(
-    *, round_s: float, baseline_tok_per_s: float, depth: int, p_reach: float = P_REACH
-) -> BreakEven:
+def break_even(*, round_s: float, baseline_tok_per_s: float, depth: int, p_reach: float = P_REACH) -> BreakEven:
     """Return the break-even point.
 
     :param round_s: S, seconds per draft-and-verify round (accept length / tok/s).
