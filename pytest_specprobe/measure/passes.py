@@ -3,10 +3,14 @@
 Invariant: a pass returns every request it was asked for or raises; nothing is retried, dropped or replaced.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import KW_ONLY, dataclass
+from threading import Lock
 from typing import Protocol
 
+from pytest_specprobe.errors import MeasurementError, SpecprobeError
 from pytest_specprobe.measure.records import Generation, Prompt
 
 
@@ -59,11 +63,19 @@ def acceptance_pass(
     temperature: float = 0.0,
     progress: Callable[[Progress], None] | None = None,
 ) -> tuple[Generation, ...]:
-    """Run every prompt once, greedily, to its natural end; the cache is flushed first.
+    """Run every prompt once, to its natural end, and return the requests in the order of the prompts.
+
+    The prefix cache is flushed first. Temperature 0 is greedy.
 
     :raises MeasurementError: if a request fails; it names the prompt.
     """
-    raise NotImplementedError
+    client.flush()
+    meter = _Meter(len(prompts), progress)
+    jobs = [
+        _Job(client, prompt, max_new_tokens=max_new_tokens, ignore_eos=False, temperature=temperature)
+        for prompt in prompts
+    ]
+    return tuple(_run(jobs, concurrency=concurrency, meter=meter))
 
 
 def throughput_pass(
@@ -77,12 +89,39 @@ def throughput_pass(
     concurrency: int = 1,
     progress: Callable[[Progress], None] | None = None,
 ) -> ThroughputRuns:
-    """Run every prompt ``repeats`` times on both servers in turn, at fixed lengths.
+    """Run every prompt ``repeats`` times on both servers in turn, greedily, at fixed lengths.
+
+    A turn is one prompt at concurrency 1, and all prompts at a higher one (so that the load is steady). Turns
+    alternate A B, B A, A B, ... so that a drift of the machine meets both alike, and the cache is flushed before each.
+    The first ``warmup`` prompts run on both servers before, at the measured lengths and concurrency, and are thrown
+    away: the first request of a shape compiles.
 
     :param new_tokens: tokens per request, one number or one per prompt id (``natural_lengths``).
     :raises MeasurementError: if a request fails; it names the prompt.
     """
-    raise NotImplementedError
+    lengths = {p.id: new_tokens if isinstance(new_tokens, int) else new_tokens[p.id] for p in prompts}
+    servers = [drafter] if baseline is None else [drafter, baseline]
+    kept: list[list[Generation]] = [[] for _ in servers]
+    walls = [0.0 for _ in servers]
+    warm = [prompts[i % len(prompts)] for i in range(max(warmup, concurrency) if warmup else 0)]
+    quiet = _Meter(0, None)
+    for server in servers:
+        server.flush()
+        _run(_fixed(server, warm, lengths), concurrency=concurrency, meter=quiet)
+    meter = _Meter(repeats * len(prompts) * len(servers), progress)
+    for turn, part in enumerate(_turns(prompts, repeats=repeats, concurrency=concurrency)):
+        order = range(len(servers)) if turn % 2 == 0 else reversed(range(len(servers)))
+        for which in order:
+            servers[which].flush()
+            start = time.perf_counter()
+            kept[which].extend(_run(_fixed(servers[which], part, lengths), concurrency=concurrency, meter=meter))
+            walls[which] += time.perf_counter() - start
+    return ThroughputRuns(
+        drafter=tuple(kept[0]),
+        baseline=() if baseline is None else tuple(kept[1]),
+        drafter_wall_s=walls[0],
+        baseline_wall_s=None if baseline is None else walls[1],
+    )
 
 
 def natural_lengths(generations: Sequence[Generation], *, at_least: int = 16) -> dict[str, int]:
@@ -91,3 +130,92 @@ def natural_lengths(generations: Sequence[Generation], *, at_least: int = 16) ->
     Text forced past its end loops or turns to noise, and both are drafted unlike real text.
     """
     return {g.prompt_id: max(g.completion_tokens, at_least) for g in generations}
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    client: Client
+    prompt: Prompt
+    _: KW_ONLY
+    max_new_tokens: int
+    ignore_eos: bool
+    temperature: float
+
+    def __call__(self) -> Generation:
+        try:
+            return self.client.generate(
+                self.prompt,
+                max_new_tokens=self.max_new_tokens,
+                ignore_eos=self.ignore_eos,
+                temperature=self.temperature,
+            )
+        except SpecprobeError as error:
+            raise MeasurementError(
+                f"request {self.prompt.id} failed: {error.what}",
+                culprit=error.culprit,
+                fix=error.fix,
+                detail=error.detail,
+            ) from error
+
+
+class _Meter:
+    """Counts finished requests and tells the progress callback, from whichever thread finished one."""
+
+    def __init__(self, total: int, progress: Callable[[Progress], None] | None) -> None:
+        self._total = total
+        self._progress = progress
+        self._lock = Lock()
+        self._start = time.perf_counter()
+        self._done = self._rounds = self._accepted = 0
+
+    def count(self, generation: Generation) -> None:
+        with self._lock:
+            self._done += 1
+            self._rounds += generation.rounds or 0
+            self._accepted += generation.accepted or 0
+            if self._progress is None:
+                return
+            elapsed = time.perf_counter() - self._start
+            self._progress(
+                Progress(
+                    done=self._done,
+                    total=self._total,
+                    rounds=self._rounds,
+                    accept_length=1 + self._accepted / self._rounds if self._rounds else None,
+                    elapsed_s=elapsed,
+                    left_s=elapsed / self._done * (self._total - self._done),
+                )
+            )
+
+
+def _fixed(client: Client, prompts: Sequence[Prompt], lengths: Mapping[str, int]) -> list[_Job]:
+    return [_Job(client, p, max_new_tokens=lengths[p.id], ignore_eos=True, temperature=0.0) for p in prompts]
+
+
+def _turns(prompts: Sequence[Prompt], *, repeats: int, concurrency: int) -> Iterator[Sequence[Prompt]]:
+    for _ in range(repeats):
+        if concurrency > 1:
+            yield prompts
+        else:
+            yield from ([prompt] for prompt in prompts)
+
+
+def _run(jobs: Sequence[_Job], *, concurrency: int, meter: _Meter) -> list[Generation]:
+    """Run jobs, ``concurrency`` at once; the first failure cancels what has not started and is raised."""
+
+    def one(job: _Job) -> Generation:
+        generation = job()
+        meter.count(generation)
+        return generation
+
+    if concurrency == 1:
+        return [one(job) for job in jobs]
+    with ThreadPoolExecutor(max_workers=concurrency) as pool:
+        futures = [pool.submit(one, job) for job in jobs]
+        _, pending = wait(futures, return_when=FIRST_EXCEPTION)
+        for future in pending:
+            future.cancel()
+        for future in futures:
+            if not future.cancelled() and (error := future.exception()) is not None:
+                raise error
+        return [future.result() for future in futures]

@@ -1,0 +1,51 @@
+"""All that a decision looks at: intervals and counts, nothing else."""
+
+from dataclasses import dataclass
+
+from pytest_specprobe.decide.breakeven import BreakEven
+from pytest_specprobe.measure.acceptance import Acceptance
+from pytest_specprobe.measure.records import Estimate
+from pytest_specprobe.measure.throughput import Throughput
+
+MIN_PROMPTS = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What was measured of one drafter; None is what was not.
+
+    ``margin`` is p1 - max(blind, floor); ``blind`` tells whether a blind control is in it; ``headroom`` is
+    L(p_reach) / B; ``speedup`` above 1 is the same as L above B within the throughput pass.
+    """
+
+    accept_length: Estimate
+    margin: Estimate
+    accepted: int
+    rounds: int
+    blind: bool
+    tok_per_s: Estimate | None = None
+    speedup: Estimate | None = None
+    headroom: Estimate | None = None
+    break_even: BreakEven | None = None
+
+    @property
+    def few_prompts(self) -> bool:
+        """Tell whether there are too few prompts for any verdict that is not plain without an interval."""
+        return self.accept_length.n < MIN_PROMPTS
+
+
+def evidence(
+    acceptance: Acceptance, throughput: Throughput | None = None, break_even: BreakEven | None = None
+) -> Evidence:
+    """Gather what the decision looks at from the passes."""
+    return Evidence(
+        accept_length=acceptance.accept_length,
+        margin=acceptance.margin,
+        accepted=acceptance.accepted,
+        rounds=acceptance.rounds,
+        blind=acceptance.blind is not None,
+        tok_per_s=None if throughput is None else throughput.tok_per_s,
+        speedup=None if throughput is None else throughput.speedup,
+        headroom=None if break_even is None else break_even.headroom_interval,
+        break_even=break_even,
+    )

@@ -1,0 +1,89 @@
+"""Why a verdict is what it is, and what to do next, in sentences with their numbers."""
+
+from collections.abc import Iterator, Sequence
+
+from pytest_specprobe.decide.evidence import MIN_PROMPTS, Evidence
+from pytest_specprobe.decide.gate import show
+from pytest_specprobe.decide.settle import straddles
+from pytest_specprobe.profiles import Gate, Verdict
+
+_SAYS: dict[Verdict, str] = {
+    "broken": "fix the failed check, then probe again: no number of this run says anything about the drafter",
+    "uncorrelated": "do not fine-tune this drafter: train one from scratch for this target",
+    "profitable": "ship it",
+    "verify-bound": "no drafter of this depth pays well at this round time: make the verify step faster, or try "
+    "other steps and topk, before any training",
+    "finetune": "fine-tuning can pay",
+    "undecided": "not decided",
+}
+
+
+def reasons(seen: Evidence, gate: Gate, verdict: Verdict, candidates: Sequence[Verdict]) -> Iterator[str]:
+    """Yield what decided, the verdict's own reason first."""
+    if "uncorrelated" in candidates:
+        yield _margin(seen)
+    if verdict != "uncorrelated":
+        yield from _payment(seen, gate)
+    if verdict == "undecided" and seen.few_prompts:
+        yield (
+            f"{seen.accept_length.n} prompts are too few for a verdict ({MIN_PROMPTS} needed): "
+            "intervals of so few are not to be trusted"
+        )
+    if verdict == "undecided":
+        yield f"still possible: {', '.join(candidates)}"
+    if not seen.blind:
+        yield "not shown to read hidden states: no blind control was run, so p1 is compared with the floor alone"
+
+
+def next_steps(seen: Evidence, verdict: Verdict, more: int | None) -> Iterator[str]:
+    """Yield what to do next, the first thing first."""
+    if verdict == "undecided":
+        if seen.speedup is None:
+            yield "give a baseline: --specprobe-baseline boot, stored, or a number in tok/s"
+        elif more is not None:
+            yield f"about {more} more prompts of the same kind would probably settle it"
+        else:
+            yield "too close to a threshold for more prompts to settle: treat the candidates as equal"
+        return
+    yield _SAYS[verdict]
+    if verdict == "uncorrelated":
+        if seen.accepted == 0:
+            yield "every check is green and nothing is accepted: probe it on the target it was trained for"
+        elif seen.margin.value > 0 and more is not None:
+            yield f"if it is worth knowing, about {more} more prompts would show whether the small margin is real"
+    if verdict == "finetune" and seen.break_even is not None and seen.break_even.required_acceptance is not None:
+        point = seen.break_even
+        yield (
+            f"to pay it must reach an accept length of {point.accept_length:.2f} of at most "
+            f"{point.max_accept_length}: {point.required_acceptance:.0%} acceptance at every position"
+        )
+
+
+def _margin(seen: Evidence) -> str:
+    rival = "the blind control and the floor" if seen.blind else "the floor"
+    if seen.accepted == 0:
+        return f"nothing at all was accepted in {seen.rounds} rounds, with every check green: the pair or the engine"
+    how = "is not above" if seen.margin.high <= 0 else "is not shown to be above"
+    return f"first-position acceptance {how} {rival}: margin {show(seen.margin)}"
+
+
+def _payment(seen: Evidence, gate: Gate) -> Iterator[str]:
+    point, speedup = seen.break_even, seen.speedup
+    if speedup is None or point is None:
+        yield "no baseline, so no break-even: whether it pays is not known"
+        return
+    side = "straddles" if straddles(speedup, 1.0) else "is above" if speedup.low > 1 else "is below"
+    yield (
+        f"speedup {show(speedup)} {side} 1.0; breaking even takes an accept length of "
+        f"{show(point.accept_length_interval)} of at most {point.max_accept_length}"
+    )
+    if speedup.low <= 1 and seen.headroom is not None:
+        least = gate.min_headroom
+        room = (
+            "straddles"
+            if straddles(seen.headroom, least)
+            else "is above"
+            if seen.headroom.low > least
+            else "is below"
+        )
+        yield f"headroom at {point.p_reach:.0%} acceptance per position, {show(seen.headroom)}, {room} {least:g}"

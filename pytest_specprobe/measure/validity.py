@@ -1,0 +1,292 @@
+"""Can the numbers be trusted? Each check is a Finding; a failing error makes the measurement invalid.
+
+Invariant: checks look at what the requests say about themselves and never repair anything. Ids start with
+``measure.`` except ``proof.no-speculation-fields``, which says that the server did not speculate at all.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pytest_specprobe.errors import Culprit, MeasurementError
+from pytest_specprobe.findings import Finding, Severity
+from pytest_specprobe.measure.acceptance import Acceptance
+from pytest_specprobe.measure.loops import looping
+from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.throughput import Throughput
+
+LOOPING_SHARE = 0.25
+SPEEDUP_SLACK = 1.05
+MEAN_SLACK = 0.05
+_PINNED = 0.995
+_PINNED_ROUNDS = 50
+_UNREJECTED_ROUNDS = 200
+_ONE_TOKEN = 8
+_STALL_SHARE = 0.05
+_STALL_FACTOR = 20.0
+
+
+def check_requests(generations: Sequence[Generation], *, depth: int) -> tuple[Finding, ...]:
+    """Check each request of a speculating server against itself: fields, histogram, token count, SGLang's mean.
+
+    :param depth: D, the most drafts one round can accept.
+    """
+    silent = [g for g in generations if g.histogram is None and g.completion_tokens > 1]
+    spoken = [g for g in generations if g.histogram is not None and g.rounds]
+    return (
+        _finding(
+            "proof.no-speculation-fields",
+            silent,
+            generations,
+            culprit="engine",
+            expected="spec_verify_ct, accepted drafts and a histogram in every answer",
+            why="A server that falls back to plain decoding answers correctly and says nothing.",
+            fix="read the server's log for 'speculative'; check the algorithm is EAGLE3, and the version",
+        ),
+        _finding(
+            "measure.histogram",
+            [g for g in spoken if not _histogram_holds(g, depth)],
+            generations,
+            culprit="engine",
+            expected=f"histogram of 0..{depth} whose sum is the rounds and whose weighted sum is the accepted drafts",
+            why="Counters that contradict each other cannot both be right, and every number rests on them.",
+            fix="report the SGLang version; measure with another one",
+        ),
+        _finding(
+            "measure.token-count",
+            [g for g in spoken if not 0 <= trimmed(g) <= depth],
+            generations,
+            culprit="engine",
+            expected=f"completion_tokens = 1 + rounds + accepted - trimmed, 0 <= trimmed <= {depth}",
+            why="Tokens without rounds, or rounds without tokens: a retraction, a restart or a miscount.",
+            fix="lower the concurrency (a retracted request is prefilled twice), or use another SGLang version",
+        ),
+        _finding(
+            "measure.server-mean",
+            [g for g in spoken if not _mean_holds(g)],
+            generations,
+            culprit="engine",
+            expected="spec_accept_length = completion_tokens / spec_verify_ct",
+            why="The server's own mean does not follow from its own counts, so a field means something else here.",
+            fix="report the SGLang version; its metrics may have been renamed",
+        ),
+    )
+
+
+def trimmed(generation: Generation) -> int:
+    """Return how many drafted tokens were cut at the end: 1 + rounds + accepted - completion_tokens."""
+    return 1 + (generation.rounds or 0) + (generation.accepted or 0) - generation.completion_tokens
+
+
+def check_acceptance(
+    acceptance: Acceptance,
+    generations: Sequence[Generation],
+    *,
+    target: Sequence[Generation] | None = None,
+    server_mean: float | None = None,
+) -> tuple[Finding, ...]:
+    """Check an acceptance pass: not pinned, the server's own running mean, looping prompts, one-token texts.
+
+    :param generations: the drafter's requests.
+    :param target: the same prompts without speculation, if there are any; else the drafter's texts stand for them.
+    :param server_mean: ``avg_spec_accept_length`` of ``/server_info``, if it covers exactly this pass (flushed before
+        it, decode log interval 1).
+    """
+    findings = [_pinned(acceptance), _looping_share(generations if target is None else target)]
+    plain = {g.prompt_id: g for g in target or ()}
+    stuck = [
+        g for g in generations if _one_token(g) and not (g.prompt_id in plain and _one_token(plain[g.prompt_id]))
+    ]
+    findings.append(
+        _finding(
+            "measure.one-token",
+            stuck,
+            generations,
+            culprit="engine",
+            severity="error" if target is not None or len(stuck) > LOOPING_SHARE * len(generations) else "warning",
+            expected="texts of more than one distinct token, unless the target alone writes them too",
+            why="NaN logits make every position the same token, and every draft accepted or none.",
+            fix="look for NaN in the server's log; try another attention backend or dtype",
+        )
+    )
+    if server_mean is not None:
+        own = acceptance.accept_length.value
+        findings.append(
+            _finding(
+                "measure.server-total",
+                [] if abs(server_mean - own) <= MEAN_SLACK * own else [f"{server_mean:.3f} against {own:.3f}"],
+                generations,
+                culprit="machine",
+                expected=f"avg_spec_accept_length within {MEAN_SLACK:.0%} of the probe's own accept length",
+                why="The server's total covers requests that are not ours, or it lost some of ours.",
+                fix="make sure that nothing else talks to this server",
+            )
+        )
+    return tuple(findings)
+
+
+def check_throughput(
+    throughput: Throughput,
+    generations: Sequence[Generation],
+    *,
+    baseline: Sequence[Generation] = (),
+    new_tokens: int | Mapping[str, int] | None = None,
+) -> tuple[Finding, ...]:
+    """Check a throughput pass: speedup against accept length, lengths as asked, no prefix hits, no stalls."""
+    both = [*generations, *baseline]
+    limit = throughput.accept_length.value * SPEEDUP_SLACK
+    speedup = None if throughput.speedup is None else throughput.speedup.value
+    too_fast = speedup is not None and speedup > limit
+    return (
+        _finding(
+            "measure.speedup-above-accept-length",
+            [f"speedup {speedup:.2f} at accept length {limit / SPEEDUP_SLACK:.2f}"] if too_fast else [],
+            both,
+            culprit="machine",
+            expected=f"speedup <= accept length x {SPEEDUP_SLACK}",
+            why="A round cannot be faster than a plain step, so the baseline was slowed down or not the same server.",
+            fix="look for a second server or another job on this machine; measure the baseline again",
+        ),
+        _finding(
+            "measure.length",
+            [g for g in both if new_tokens is not None and g.completion_tokens != _asked(new_tokens, g)],
+            both,
+            culprit="engine",
+            expected="every request of the throughput pass as long as asked",
+            why="Requests of different lengths are not the same work, so their speeds cannot be paired.",
+            fix="check the context length of both servers",
+        ),
+        _finding(
+            "measure.prefix-hit",
+            [g for g in both if g.cached_tokens > 0],
+            both,
+            culprit="harness",
+            severity="warning",
+            expected="no prompt token from the prefix cache",
+            why="A prefix hit leaves the drafter's own cache incomplete for the reused part (2.26 for 2.39).",
+            fix="serve with --disable-radix-cache, or measure one request at a time",
+        ),
+        _finding(
+            "measure.stall",
+            [g for g in both if _stalled(g)],
+            both,
+            culprit="machine",
+            severity="warning",
+            expected=f"no gap of {_STALL_FACTOR:.0f} usual gaps that takes {_STALL_SHARE:.0%} of a request",
+            why="A compilation or another job stopped the server in the middle of a measured request.",
+            fix="warm up at the measured shapes; measure on a quiet machine",
+        ),
+    )
+
+
+def invalid(error: MeasurementError) -> Finding:
+    """Return the finding of a pass that ended in an error (a failed request): it makes the measurement invalid."""
+    return Finding(
+        id="measure.failed",
+        severity="error",
+        status="fail",
+        culprit=error.culprit,
+        seen=error.what,
+        expected="every request answered in full",
+        why="A pass with a failed request is another workload than the one asked for.",
+        fix=error.fix,
+    )
+
+
+def _finding(
+    slug: str,
+    bad: Sequence[Generation] | Sequence[str],
+    all_of: Sequence[Generation],
+    *,
+    culprit: Culprit,
+    expected: str,
+    why: str,
+    fix: str,
+    severity: Severity = "error",
+) -> Finding:
+    names = [b if isinstance(b, str) else b.prompt_id for b in bad]
+    seen = f"{len(all_of)} requests, all as expected"
+    if names:
+        what = "" if isinstance(bad[0], str) else f"{len(names)} of {len(all_of)} requests: "
+        seen = what + ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return Finding(
+        id=slug,
+        severity=severity,
+        status="fail" if names else "pass",
+        culprit=culprit,
+        seen=seen,
+        expected=expected,
+        why=why,
+        fix=fix,
+    )
+
+
+def _histogram_holds(g: Generation, depth: int) -> bool:
+    histogram = g.histogram or ()
+    weighted = sum(i * count for i, count in enumerate(histogram))
+    return (
+        all(count >= 0 for count in histogram)
+        and not any(histogram[depth + 1 :])
+        and sum(histogram) == g.rounds
+        and weighted == g.accepted
+    )
+
+
+def _mean_holds(g: Generation) -> bool:
+    mean = g.completion_tokens / (g.rounds or 1)
+    return g.sglang_accept_length is None or abs(g.sglang_accept_length - mean) <= 0.01 * mean
+
+
+def _pinned(acceptance: Acceptance) -> Finding:
+    rounds = acceptance.rounds
+    count, most = max((c, i) for i, c in enumerate(acceptance.histogram))
+    same = most > 0 and rounds >= _PINNED_ROUNDS and count >= _PINNED * rounds
+    never = rounds >= _UNREJECTED_ROUNDS and acceptance.histogram[0] == 0
+    seen = f"{count} of {rounds} rounds accepted exactly {most} drafts" if same else ""
+    if never and not same:
+        seen = f"not one of {rounds} rounds rejected its first draft"
+    return Finding(
+        id="measure.pinned",
+        severity="error",
+        status="fail" if seen else "pass",
+        culprit="engine",
+        seen=seen or f"accepted drafts per round vary: {list(acceptance.histogram)}",
+        expected="rounds that accept different numbers of drafts, some none",
+        why="Simulated acceptance, lossy thresholds, NaN logits and looping text all accept without looking.",
+        fix="unset SGLANG_SIMULATE_ACC_*, check the accept thresholds are 1.0, and read the texts",
+    )
+
+
+def _looping_share(texts: Sequence[Generation]) -> Finding:
+    loops = looping(texts)
+    prompts = len({g.prompt_id for g in texts})
+    shown = [f"{name} {what}" for name, what in list(loops.items())[:3]]
+    return Finding(
+        id="measure.looping",
+        severity="error",
+        status="fail" if len(loops) > LOOPING_SHARE * prompts else "pass",
+        culprit="workload",
+        seen=f"{len(loops)} of {prompts} target texts loop" + (f" ({'; '.join(shown)})" if shown else ""),
+        expected=f"at most {LOOPING_SHARE:.0%} looping texts; those that do are left out",
+        why="Repetition is easy to draft: the same pair read 7.76 on a looping text and 2.68 on the next run.",
+        fix="use prompts that suit the target, its chat template, and fewer new tokens",
+    )
+
+
+def _one_token(g: Generation) -> bool:
+    return len(g.output_ids) >= _ONE_TOKEN and len(set(g.output_ids)) == 1
+
+
+def _asked(new_tokens: int | Mapping[str, int], g: Generation) -> int:
+    return new_tokens if isinstance(new_tokens, int) else new_tokens[g.prompt_id]
+
+
+def _stalled(g: Generation) -> bool:
+    gaps = sorted(later - earlier for earlier, later in zip(g.chunk_s, g.chunk_s[1:], strict=False))
+    if len(gaps) < 8:
+        return False
+    usual = gaps[len(gaps) // 2]
+    return gaps[-1] > _STALL_FACTOR * usual and gaps[-1] > _STALL_SHARE * (g.last_s - g.first_s)
+
+
+def dropped_prompts(target: Iterable[Generation]) -> dict[str, str]:
+    """Return the prompts to leave out of every estimate, with the reason: their target text loops."""
+    return {name: f"target text {what}" for name, what in looping(target).items()}
