@@ -92,9 +92,9 @@ def throughput_pass(
     """Run every prompt ``repeats`` times on both servers in turn, greedily, at fixed lengths.
 
     A turn is one prompt at concurrency 1, and all prompts at a higher one (so that the load is steady). Turns
-    alternate A B, B A, A B, ... so that a drift of the machine meets both alike, and the cache is flushed before each.
-    The first ``warmup`` prompts run on both servers before, at the measured lengths and concurrency, and are thrown
-    away: the first request of a shape compiles.
+    alternate A B, B A, A B, ... (and the other way round in the next repeat), so that a drift of the machine meets
+    both alike; the cache is flushed before each. The first ``warmup`` prompts run on both servers before, at the
+    measured lengths and concurrency, and are thrown away: the first request of a shape compiles.
 
     :param new_tokens: tokens per request, one number or one per prompt id (``natural_lengths``).
     :raises MeasurementError: if a request fails; it names the prompt.
@@ -109,8 +109,8 @@ def throughput_pass(
         server.flush()
         _run(_fixed(server, warm, lengths), concurrency=concurrency, meter=quiet)
     meter = _Meter(repeats * len(prompts) * len(servers), progress)
-    for turn, part in enumerate(_turns(prompts, repeats=repeats, concurrency=concurrency)):
-        order = range(len(servers)) if turn % 2 == 0 else reversed(range(len(servers)))
+    for forward, part in _turns(prompts, repeats=repeats, concurrency=concurrency):
+        order = range(len(servers)) if forward else reversed(range(len(servers)))
         for which in order:
             servers[which].flush()
             start = time.perf_counter()
@@ -192,12 +192,11 @@ def _fixed(client: Client, prompts: Sequence[Prompt], lengths: Mapping[str, int]
     return [_Job(client, p, max_new_tokens=lengths[p.id], ignore_eos=True, temperature=0.0) for p in prompts]
 
 
-def _turns(prompts: Sequence[Prompt], *, repeats: int, concurrency: int) -> Iterator[Sequence[Prompt]]:
-    for _ in range(repeats):
-        if concurrency > 1:
-            yield prompts
-        else:
-            yield from ([prompt] for prompt in prompts)
+def _turns(prompts: Sequence[Prompt], *, repeats: int, concurrency: int) -> Iterator[tuple[bool, Sequence[Prompt]]]:
+    """Yield what each turn runs, and whether the drafter goes first."""
+    parts: list[Sequence[Prompt]] = [prompts] if concurrency > 1 else [[prompt] for prompt in prompts]
+    for repeat in range(repeats):
+        yield from (((i + repeat) % 2 == 0, part) for i, part in enumerate(parts))
 
 
 def _run(jobs: Sequence[_Job], *, concurrency: int, meter: _Meter) -> list[Generation]:
