@@ -1,0 +1,350 @@
+"""How the target's hidden states reach the drafter: which layers are captured, ``fc``, and the norms around it."""
+
+from collections.abc import Sequence
+
+from pytest_specprobe.checkpoint.accounting import account, names
+from pytest_specprobe.checkpoint.architectures import Slot
+from pytest_specprobe.checkpoint.check import Check, Outcome, Subject, check, failed, judged, passed, skipped
+from pytest_specprobe.checkpoint.shape import LLAMA, architecture_of, aux_ids, eagle_config, shape_of
+
+_SKIP = "the drafter's class, sizes or files could not be read"
+_KEY = "eagle_aux_hidden_state_layer_ids"
+
+# How a target class reads explicit ids, as found in SGLang 0.5.23: most capture the output of layer i (before layer
+# i + 1); DeepSeek-type classes do so only when the first id is 1, and take the id itself otherwise; gpt-oss takes
+# the ids themselves when the largest names the final boundary.
+_DEEPSEEK = (
+    "DeepseekV2",
+    "DeepseekV3",
+    "DeepseekV32",
+    "KimiK2",
+    "KimiK25",
+    "MistralLarge3",
+    "GlmMoeDsa",
+    "Glm4MoeLite",
+)
+
+
+def default_ids(layers: int) -> list[int]:
+    """Return the layers SGLang captures (before layer i) when the drafter names none."""
+    return [2, layers // 2, layers - 3]
+
+
+def captured_layers(ids: Sequence[int], *, architecture: str | None, layers: int) -> list[int]:
+    """Return the layers before which a target of this class captures, for explicit ids."""
+    name = architecture or ""
+    if name.startswith(_DEEPSEEK):
+        return [i + 1 for i in ids] if ids and ids[0] == 1 else list(ids)
+    if name.startswith("GptOss") and ids and max(ids) == layers:
+        return list(ids)
+    return [i + 1 for i in ids]
+
+
+def _usable_ids(s: Subject) -> list[int] | None:
+    """Return the explicit ids if they are a non-empty list of integers."""
+    ids = aux_ids(s.config)
+    return ids if ids and all(type(i) is int for i in ids) else None
+
+
+def _layers(s: Subject) -> int | None:
+    return s.target.size("num_hidden_layers") if s.target else None
+
+
+def _uses_aux(s: Subject) -> bool:
+    return bool(eagle_config(s.config).get("use_aux_hidden_state", True))
+
+
+@check(
+    "fc.missing",
+    rows=("T01",),
+    asks="fc.weight, which takes the target's hidden states, is in the file",
+    why="A random fc feeds the drafter noise instead of the target's hidden states: accept length about 1.",
+    fix="export fc.weight [hidden_size, layers * target_hidden_size]",
+    follows=("tensor.prefix", "config.class", "config.target-as-drafter"),
+)
+def fc_missing(s: Subject) -> Outcome:
+    """Fc and, where the flag is set, its bias."""
+    found = account(s)
+    if found is None:
+        return skipped(_SKIP)
+    gaps = [name for name in found.missing() if name in ("model.fc.weight", "model.fc.bias")]
+    if gaps:
+        return failed(f"missing: {names(gaps)}", expected="fc in the file")
+    return passed("fc is there" if found.shape.use_aux else "not needed without auxiliary states")
+
+
+@check(
+    "fc.width",
+    rows=("T04",),
+    asks="fc takes as many layers as the target captures",
+    why="The first forward pass ends in a matrix shape error (4096x16384 against 4096x12288 in one report).",
+    culprit="drafter-config",
+    fix="list one auxiliary layer id for each block of fc",
+    follows=("config.class", "target.hidden", "fc.aux-empty", "config.target-as-drafter"),
+)
+def fc_width(s: Subject) -> Outcome:
+    """fc.in == captured layers * target_hidden_size."""
+    found = account(s)
+    tensor = found.filled.get(Slot("model.fc.weight")) if found else None
+    if found is None or tensor is None:
+        return skipped("no fc in the file")
+    shape = found.shape
+    wanted = (shape.hidden, shape.aux * shape.target_hidden)
+    if tensor.shape == wanted:
+        return passed(f"{shape.aux} layers of {shape.target_hidden:,}")
+    if len(tensor.shape) == 2 and tensor.shape[0] == shape.hidden and tensor.shape[1] % shape.target_hidden == 0:
+        blocks = tensor.shape[1] // shape.target_hidden
+        return failed(f"fc takes {blocks} layers", expected=f"{shape.aux}, as config.json says")
+    return failed(
+        f"{list(tensor.shape)}",
+        expected=f"{list(wanted)}, {shape.aux} layers of {shape.target_hidden:,}",
+        culprit="drafter-file",
+    )
+
+
+@check(
+    "fc.norm-missing",
+    rows=("T11",),
+    asks="a norm that a flag switches on is in the file",
+    why="The engine builds the norm with weights of one: trained scales are lost and acceptance falls.",
+    fix="export the norm's weights, or unset the flag if the drafter was trained without it",
+    follows=("tensor.prefix",),
+)
+def norm_missing(s: Subject) -> Outcome:
+    """Flag without tensor."""
+    found = account(s)
+    if found is None:
+        return skipped(_SKIP)
+    gaps = [name for name in found.missing() if ".fc_norm." in name or ".input_norm." in name]
+    return judged(
+        f"missing: {names(gaps)}" if gaps else "", expected="a tensor for every norm switched on", good="norms fit"
+    )
+
+
+@check(
+    "fc.norm-ignored",
+    culprit="drafter-config",
+    rows=("T11",),
+    asks="a norm in the file is switched on by its flag",
+    why="The norm is dropped on load: accept length 1.1, and 2.68 once it was applied.",
+    fix="set fc_norm (or norm_before_fc for input_norm) to true in config.json",
+    follows=("tensor.prefix",),
+)
+def norm_ignored(s: Subject) -> Outcome:
+    """Tensor without flag."""
+    found = account(s)
+    if found is None:
+        return skipped(_SKIP)
+    lost = [n for n in found.unused if any(mark in n for mark in ("fc_norm.", "input_norm.", "aux_norm_"))]
+    return judged(
+        f"dropped: {names(lost)}" if lost else "", expected="fc_norm or norm_before_fc true", good="no norm lost"
+    )
+
+
+@check(
+    "fc.norm-unsupported",
+    culprit="drafter-config",
+    rows=("T11",),
+    asks="norm flags are ones that this class reads",
+    why="The MLA class has no norm_before_fc: the flag has no effect and the norm is never applied.",
+    fix="use the Llama class, or retrain with fc_norm",
+    follows=("fc.norm-ignored",),
+)
+def norm_unsupported(s: Subject) -> Outcome:
+    """norm_before_fc on the MLA class."""
+    if architecture_of(s.config) in (None, LLAMA):
+        return skipped("not an MLA drafter")
+    set_here = eagle_config(s.config).get("norm_before_fc", s.config.get("norm_before_fc"))
+    return judged("norm_before_fc true" if set_here else "", expected="fc_norm", good="no such flag")
+
+
+@check(
+    "fc.aux-absent",
+    severity="warning",
+    culprit="drafter-config",
+    rows=("T06",),
+    asks="config.json names the target layers that the drafter was trained on",
+    why="The engine guesses: for one drafter guessed layers gave accept length 1.036, its own ones 2.77.",
+    fix=f"write {_KEY} into eagle_config if the training layers are known",
+    follows=("fc.aux-misplaced",),
+)
+def aux_absent(s: Subject) -> Outcome:
+    """Print the ids that the default rule gives."""
+    if shape_of(s.config) is None or not _uses_aux(s):
+        return skipped("no auxiliary states in use")
+    if _KEY in eagle_config(s.config):
+        return passed(f"{aux_ids(s.config)}")
+    layers = _layers(s)
+    rule = f"{default_ids(layers)}" if layers else "[2, n // 2, n - 3]"
+    return failed(f"no ids; SGLang will capture before layers {rule}", expected=f"eagle_config.{_KEY}")
+
+
+@check(
+    "fc.aux-misplaced",
+    culprit="drafter-config",
+    rows=("T07", "T06"),
+    asks="auxiliary layer ids are inside eagle_config",
+    why="SGLang's target reads them only there and captures its default layers otherwise: accept length 1.00 where "
+    "the drafter's own layers gave 2.39 (an engine that ignored them).",
+    fix=f'write them as "eagle_config": {{"{_KEY}": [...]}}',
+    follows=("config.nested",),
+)
+def aux_misplaced(s: Subject) -> Outcome:
+    """Ids at the top level only."""
+    outside = s.config.get(_KEY)
+    if outside is None:
+        return passed("none outside eagle_config")
+    layers = _layers(s)
+    if aux_ids(s.config) == outside or (layers and _same_as_default(s, outside, layers)):
+        return passed("the same as those in use")
+    return failed(f"{_KEY} at the top level of config.json", expected="inside eagle_config")
+
+
+def _same_as_default(s: Subject, ids: object, layers: int) -> bool:
+    """Whether the ignored ids are the ones the default rule captures anyway."""
+    if aux_ids(s.config) is not None or not isinstance(ids, list) or not all(type(i) is int for i in ids):
+        return False
+    architecture = s.target.architecture if s.target else None
+    return captured_layers(ids, architecture=architecture, layers=layers) == default_ids(layers)
+
+
+@check(
+    "fc.aux-empty",
+    culprit="drafter-config",
+    rows=("T05",),
+    asks="auxiliary layer ids are absent or a list of layers",
+    why="An empty list captures nothing while fc waits for three layers: a shape error at the first forward pass.",
+    fix=f"remove {_KEY} to use the default rule, or list the layers",
+)
+def aux_empty(s: Subject) -> Outcome:
+    """Empty, null or no list: not the same as absent."""
+    eagle = eagle_config(s.config)
+    if _KEY not in eagle or not _uses_aux(s):
+        return skipped("no ids in use")
+    if eagle[_KEY] is None or _usable_ids(s):
+        return passed(f"{eagle[_KEY]}")
+    return failed(f"{_KEY} {eagle[_KEY]!r}"[:120], expected="a list of layer numbers")
+
+
+@check(
+    "fc.aux-duplicate",
+    culprit="drafter-config",
+    rows=("T09",),
+    asks="auxiliary layer ids are different layers",
+    why="A layer is captured once, so fc gets fewer blocks than it was built for: a shape error.",
+    fix="list each layer once",
+)
+def aux_duplicate(s: Subject) -> Outcome:
+    """Compare ids with their set."""
+    ids = _usable_ids(s)
+    if ids is None:
+        return skipped("no ids in use")
+    return passed(f"{ids}") if len(set(ids)) == len(ids) else failed(f"{ids}", expected="different layers")
+
+
+@check(
+    "fc.aux-order",
+    severity="warning",
+    culprit="drafter-config",
+    rows=("T09",),
+    asks="auxiliary layer ids ascend",
+    why="The engine joins captured layers in ascending order whatever the list says: fc gets them swapped.",
+    fix="list ascending ids, and reorder the blocks of fc with them",
+)
+def aux_order(s: Subject) -> Outcome:
+    """Sorted ids."""
+    ids = _usable_ids(s)
+    if ids is None:
+        return skipped("no ids in use")
+    return passed(f"{ids}") if ids == sorted(ids) else failed(f"{ids}", expected=f"{sorted(ids)}")
+
+
+@check(
+    "fc.aux-range",
+    culprit="drafter-config",
+    rows=("T09",),
+    asks="every auxiliary layer exists in the target",
+    why="A layer that does not exist is never captured: fc gets fewer blocks than it was built for.",
+    fix="use the layer ids of this target",
+    follows=("fc.aux-duplicate",),
+)
+def aux_range(s: Subject) -> Outcome:
+    """Ids as this target class reads them, inside its layers."""
+    ids, layers = _usable_ids(s), _layers(s)
+    if ids is None:
+        return skipped("no ids in use")
+    if layers is None:
+        bad = [i for i in ids if i < 0]
+        return failed(f"{ids}", expected="no negative layer") if bad else passed(f"{ids}, target's layers unknown")
+    taken = captured_layers(ids, architecture=s.target.architecture if s.target else None, layers=layers)
+    # The last boundary (after the final layer) is captured by some classes only, so it is not called a fault.
+    outside = [i for i in taken if not 0 <= i <= layers]
+    return judged(
+        f"{ids}" if outside else "", expected=f"layers of a target that has {layers}", good=f"{ids} of {layers}"
+    )
+
+
+@check(
+    "fc.aux-few-layers",
+    culprit="target",
+    rows=("T09",),
+    asks="the default rule gives three different layers of this target",
+    why="For fewer than seven layers [2, n // 2, n - 3] repeats itself or leaves the model: a shape error at boot.",
+    fix="give the drafter explicit auxiliary layer ids, or use a target of at least seven layers",
+)
+def aux_few_layers(s: Subject) -> Outcome:
+    """Few-layer targets under the default rule."""
+    layers = _layers(s)
+    if layers is None or shape_of(s.config) is None or aux_ids(s.config) is not None or not _uses_aux(s):
+        return skipped("the default rule is not in use, or the target's layers are unknown")
+    ids = default_ids(layers)
+    good = len(set(ids)) == len(ids) and all(0 <= i < layers for i in ids)
+    return passed(f"{ids}") if good else failed(f"{ids} of {layers} layers", expected="three different layers")
+
+
+@check(
+    "fc.aux-capture",
+    severity="info",
+    culprit="target",
+    rows=("T16", "T08"),
+    asks="it is known which layers this target class captures",
+    why="Ids mean 'output of layer i' to most classes and 'input of layer i' to DeepSeek-type ones: off by one costs "
+    "about 0.1 of accept length, and in one report first-position acceptance (10 % instead of 45 %).",
+    fix="compare with the layers used in training",
+)
+def aux_capture(s: Subject) -> Outcome:
+    """State the layers, for explicit ids and for the default rule."""
+    layers = _layers(s)
+    if layers is None or s.target is None or shape_of(s.config) is None or not _uses_aux(s):
+        return skipped("no target, or no auxiliary states in use")
+    ids = _usable_ids(s)
+    if ids is None:
+        return passed(f"captures before layers {default_ids(layers)} (default rule)")
+    if s.target.architecture is None:
+        return failed(f"{ids}, read by an unknown class", expected="a target config with architectures")
+    taken = captured_layers(ids, architecture=s.target.architecture, layers=layers)
+    return passed(f"{s.target.architecture} captures before layers {taken} for ids {ids}")
+
+
+@check(
+    "fc.aux-off",
+    severity="info",
+    culprit="drafter-config",
+    rows=("T05",),
+    asks="the drafter reads several layers of the target",
+    why="use_aux_hidden_state false feeds it the last hidden state only; fc is then not used.",
+    fix="nothing, if the drafter was trained that way (gpt-oss Eagle3-v2 was)",
+)
+def aux_off(s: Subject) -> Outcome:
+    """Flag off."""
+    if shape_of(s.config) is None:
+        return skipped(_SKIP)
+    return (
+        passed("auxiliary states in use") if _uses_aux(s) else failed("use_aux_hidden_state false", expected="true")
+    )
+
+
+CHECKS: tuple[Check, ...] = (
+    fc_missing, fc_width, norm_missing, norm_ignored, norm_unsupported, aux_absent, aux_misplaced, aux_empty,
+    aux_duplicate, aux_order, aux_range, aux_few_layers, aux_capture, aux_off,
+)  # fmt: skip
