@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from pytest_specprobe.errors import Culprit
+from pytest_specprobe.errors import CheckFailed, Culprit
 
 Severity = Literal["error", "warning", "info"]
 Status = Literal["pass", "fail", "skip"]
@@ -44,3 +44,19 @@ class Finding:
 def failed(findings: Iterable[Finding], *, severity: Severity = "error") -> tuple[Finding, ...]:
     """Return the findings of this severity that did not pass, in order."""
     return tuple(f for f in findings if f.status == "fail" and f.severity == severity)
+
+
+def require(findings: Iterable[Finding]) -> None:
+    """Pass if no finding of severity error failed.
+
+    :raises CheckFailed: one readable error that shows every failing finding, the first one as the cause.
+    """
+    wrong = failed(findings)
+    if wrong:
+        first = wrong[0]
+        raise CheckFailed(
+            f"{first.id}: saw {first.seen}; expected {first.expected}. {first.why}",
+            culprit=first.culprit,
+            fix=first.fix,
+            detail="\n".join(f"  also: {finding.line()}" for finding in wrong[1:]),
+        )

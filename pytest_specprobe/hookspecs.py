@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 @pytest.hookspec
-def pytest_specprobe_server_args(profile: "Profile") -> list[str] | None:  # type: ignore[empty-body]
+def pytest_specprobe_server_args(profile: "Profile") -> list[str] | None:
     """Return extra SGLang flags for the servers of this profile, drafter and baseline alike.
 
     Called once per drafter, before the first boot; the flags come after the profile's own ``server_args``::

@@ -11,7 +11,6 @@ import pytest
 from pytest_specprobe.settings import Baseline, Device, Settings
 
 DRAFTER = "specprobe_drafter"
-PLAN = "specprobe_plan"
 # name, metavar, help. Every value is text here and read once, in Settings.
 _VALUES = (
     ("profiles", "FILE", "TOML file of targets and drafters, read last (default: specprobe.toml, if there)"),
@@ -92,6 +91,11 @@ def drafters(config: pytest.Config) -> tuple[str, ...]:
     named: list[str] = config.getoption(DRAFTER, default=None) or config.getini(DRAFTER)
     parts = (part.strip() for entry in named for part in entry.split(","))
     return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def wants_plan(config: pytest.Config) -> bool:
+    """Tell whether only the plan is asked for."""
+    return _flag(config, "plan")
 
 
 def _dest(name: str) -> str:

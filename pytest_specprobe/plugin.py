@@ -12,10 +12,13 @@ import pytest
 from pytest_specprobe import options
 
 if TYPE_CHECKING:
-    from pytest_specprobe.checkpoint.inspect import Inspection
+    from pytest_specprobe.active import ActivePlugin
     from pytest_specprobe.measure.acceptance import Acceptance
     from pytest_specprobe.measure.throughput import Throughput
-    from pytest_specprobe.probe.run import Baseline, ProbeRun
+    from pytest_specprobe.probe.files import Checked
+    from pytest_specprobe.probe.run import ProbeRun
+    from pytest_specprobe.probe.servers import Baseline
+    from pytest_specprobe.probe.session import ProbeSession
     from pytest_specprobe.profiles import Profile
     from pytest_specprobe.server.boot import Server
     from pytest_specprobe.server.client import Client
@@ -58,38 +61,38 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def specprobe_profile(request: pytest.FixtureRequest) -> "Profile":
     """Give the profile of the drafter being probed: source, target, speculation and gate."""
-    return _run(request).profile
+    return _session(request).profile(request.param)
 
 
 @pytest.fixture(scope="session")
 def specprobe_run(request: pytest.FixtureRequest, specprobe_profile: "Profile") -> "ProbeRun":
     """Give the probe itself; every phase runs when first asked for, once."""
-    return _run(request, specprobe_profile.name)
+    return _session(request).run(specprobe_profile.name)
 
 
 @pytest.fixture(scope="session")
-def specprobe_checkpoint(specprobe_run: "ProbeRun") -> "Inspection":
+def specprobe_checkpoint(specprobe_run: "ProbeRun") -> "Checked":
     """Give the static checks of the drafter's files against its target: every finding, passing ones too."""
-    return specprobe_run.checkpoint()
+    return specprobe_run.files.checkpoint()
 
 
 @pytest.fixture(scope="session")
 def specprobe_staged(specprobe_run: "ProbeRun") -> "Staged":
     """Give the staged copy of the drafter: linked weights, edited config.json; the source is never written."""
-    return specprobe_run.staged()
+    return specprobe_run.files.staged()
 
 
 @pytest.fixture(scope="session")
 def specprobe_server(specprobe_run: "ProbeRun") -> Iterator["Server"]:
     """Give a running SGLang EAGLE-3 server of the drafter, proved to speculate; booted once per session."""
-    yield specprobe_run.server()
+    yield specprobe_run.servers.server()
     specprobe_run.close()
 
 
 @pytest.fixture(scope="session")
 def specprobe_baseline(specprobe_run: "ProbeRun") -> "Baseline":
     """Give the speed without speculation: a running server of the same target and flags, or a number."""
-    return specprobe_run.baseline()
+    return specprobe_run.servers.baseline()
 
 
 @pytest.fixture(scope="session")
@@ -108,3 +111,10 @@ def specprobe_acceptance(specprobe_run: "ProbeRun", specprobe_server: "Server") 
 def specprobe_throughput(specprobe_run: "ProbeRun", specprobe_server: "Server") -> "Throughput":
     """Give the throughput pass, interleaved with the baseline: tok/s, speedup and round time."""
     return specprobe_run.throughput()
+
+
+def _session(request: pytest.FixtureRequest) -> "ProbeSession":
+    active: ActivePlugin | None = request.config.pluginmanager.get_plugin(ACTIVE)
+    if active is None:
+        raise pytest.UsageError("this test needs a drafter: pytest --specprobe-drafter=NAME")
+    return active.session

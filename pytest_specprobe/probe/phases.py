@@ -6,8 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pytest_specprobe.measure.passes import Progress
+
 PhaseName = Literal["free", "inspect", "stage", "patch", "boot", "prove", "warm up", "probe", "decide", "record"]
 Status = Literal["running", "done", "failed"]
+SAY_EVERY_S = 10.0
 Say = Callable[[str], None]
 
 
@@ -63,5 +66,25 @@ class PhaseLog:
                 self._tell(name, seconds, f"{what}: {status}")
             self._changed()
 
+    def note(self, text: str) -> None:
+        """Show a line that belongs to the phase just ended."""
+        self._tell(self._phases[-1].name if self._phases else "free", 0.0, text)
+
     def _tell(self, name: str, seconds: float, awaited: str) -> None:
         self._say(f"{self._drafter}  {name:<8} {seconds:6.1f} s  {awaited}")
+
+
+def narrator(what: str, say: Say) -> Callable[[Progress], None]:
+    """Return a progress callback for a pass: one line every ten seconds."""
+    said_s = 0.0
+
+    def narrate(progress: Progress) -> None:
+        nonlocal said_s
+        if progress.elapsed_s - said_s < SAY_EVERY_S:
+            return
+        said_s = progress.elapsed_s
+        length = "" if progress.accept_length is None else f", accept length {progress.accept_length:.2f}"
+        left = "" if progress.left_s is None else f", about {progress.left_s:.0f} s left"
+        say(f"{what}: {progress.done} of {progress.total} requests, {progress.rounds} rounds{length}{left}")
+
+    return narrate

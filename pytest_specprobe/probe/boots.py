@@ -1,0 +1,109 @@
+"""Boots the servers of one probe, and tells the person who waits how far each is."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_specprobe.errors import ProbeImpossible
+from pytest_specprobe.probe.phases import PhaseLog
+from pytest_specprobe.probe.preflight import Place
+from pytest_specprobe.profiles import Profile
+from pytest_specprobe.server.boot import BootProgress, Server, boot
+from pytest_specprobe.server.spec import ServerSpec
+
+API_KEY = "SPECPROBE_API_KEY"
+_SAY_EVERY_S = 10.0
+_LARGEST_SHARE_OF_TWO = 0.47
+
+
+@dataclass(slots=True)
+class BaselinePool:
+    """Baseline servers of a session: a baseline belongs to target and flags, so two drafters share one."""
+
+    servers: dict[ServerSpec, Server] = field(default_factory=dict)
+
+    def close(self) -> None:
+        """Stop them all."""
+        while self.servers:
+            _, server = self.servers.popitem()
+            server.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Booter:
+    """What all servers of one probe have in common. ``folder`` is where their logs go."""
+
+    profile: Profile
+    target: Path
+    place: Place
+    mla: bool
+    extra_args: tuple[str, ...]
+    timeout_s: float
+    folder: Path
+    phases: PhaseLog
+
+    def spec(self, drafter: Path | None) -> ServerSpec:
+        """Return the server that speculates with ``drafter``; without one, the baseline: same target, same flags."""
+        return ServerSpec(
+            model=str(self.target),
+            drafter=drafter,
+            speculation=self.profile.drafter.speculation if drafter else None,
+            device=self.place.device,
+            tp=self.profile.target.tp,
+            mla=self.mla,
+            trust_remote_code=self.profile.target.trust_remote_code,
+            server_args=(*self.profile.target.server_args, *self.extra_args),
+            python=str(self.place.engine.python),
+        )
+
+    def boot(self, drafter: Path | None, *, what: str) -> Server:
+        """Boot one server as one phase, with a live line at each change and every ten seconds between.
+
+        :raises BootError: if it does not become ready; nothing of it is left running.
+        """
+        with self.phases.phase("boot", what) as say:
+            return boot(
+                self.spec(drafter),
+                log_path=self.folder / f"{self.profile.name}-{what.replace(' ', '-')}.log",
+                timeout_s=self.timeout_s,
+                progress=_narrator(what, say),
+                label=self.profile.name,
+            )
+
+    def require_memory_for_two(self) -> None:
+        """Refuse two resident servers that cannot fit: the second boot would die minutes later, out of memory.
+
+        :raises ProbeImpossible: if the target's ``--mem-fraction-static`` leaves no room for a second server.
+        """
+        args = self.profile.target.server_args
+        if self.place.device == "cpu" or "--mem-fraction-static" not in args[:-1]:
+            return
+        share = float(args[args.index("--mem-fraction-static") + 1])
+        if share > _LARGEST_SHARE_OF_TWO:
+            raise ProbeImpossible(
+                f"the drafter's server and the baseline's would each take {share:.0%} of the GPU memory",
+                culprit="launch-flags",
+                fix="set --mem-fraction-static to 0.45 or less in the profile, or say how fast the target is without "
+                "speculation: --specprobe-baseline NUMBER (tok/s), URL, or none",
+            )
+
+
+def api_key() -> str | None:
+    """Return the key for an attached server, from the environment; it is never shown."""
+    return os.environ.get(API_KEY)
+
+
+def _narrator(what: str, say: Callable[[str], None]) -> Callable[[BootProgress], None]:
+    last: tuple[str, float] = ("", 0.0)
+
+    def narrate(progress: BootProgress) -> None:
+        nonlocal last
+        if progress.phase == last[0] and progress.elapsed_s - last[1] < _SAY_EVERY_S:
+            return
+        last = (progress.phase, progress.elapsed_s)
+        usual = f", last time {progress.usual_s:.0f} s" if progress.usual_s else ""
+        quiet = f", log quiet for {progress.quiet_s:.0f} s" if progress.quiet_s >= _SAY_EVERY_S else ""
+        say(f"{what}: {progress.phase}{usual}{quiet}")
+
+    return narrate

@@ -1,0 +1,106 @@
+"""The files of one probe: found, checked, staged."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_specprobe.checkpoint.inspect import inspect
+from pytest_specprobe.checkpoint.read import TargetFiles, load_target
+from pytest_specprobe.errors import CheckFailed
+from pytest_specprobe.findings import Finding, failed
+from pytest_specprobe.probe.once import Once
+from pytest_specprobe.probe.phases import PhaseLog
+from pytest_specprobe.probe.preflight import Preflight, preflight
+from pytest_specprobe.profiles import Profile
+from pytest_specprobe.server.ownership import gpu_holders
+from pytest_specprobe.settings import Settings
+from pytest_specprobe.staging import Staged, context_length, stage
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The drafter's directory, the target's files, and every static finding, passing ones too."""
+
+    drafter: Path
+    target: TargetFiles
+    findings: tuple[Finding, ...]
+
+
+class ProbeFiles:
+    """Finds, checks and stages the files of one profile; each step runs once."""
+
+    def __init__(self, profile: Profile, *, settings: Settings, cache: Path, phases: PhaseLog, once: Once) -> None:
+        self._profile = profile
+        self._settings = settings
+        self._cache = cache
+        self._phases = phases
+        self._once = once
+
+    def preflight(self) -> Preflight:
+        """Find the files, the device and SGLang."""
+        return self._once.get("preflight", self._preflight)
+
+    def _preflight(self) -> Preflight:
+        settings = self._settings
+        with self._phases.phase("free", "what holds the GPUs"):
+            holders = () if settings.server or settings.static else gpu_holders()
+        found = preflight(self._profile, settings)
+        if found.place and found.place.device == "cuda" and holders:
+            named = "; ".join(f"pid {h.pid} ({h.user}) {h.command}: {h.what}" for h in holders)
+            self._phases.note(f"GPU memory is held by others, who are left alone: {named}")
+        return found
+
+    def checkpoint(self) -> Checked:
+        """Run the static checks.
+
+        :raises ProbeImpossible: if files, a device or SGLang are missing: all of it in one error.
+        """
+        return self._once.get("checkpoint", self._checkpoint)
+
+    def _checkpoint(self) -> Checked:
+        found = self.preflight()
+        found.require(self._profile.name)
+        if found.drafter is None or found.target is None:
+            raise AssertionError("preflight.require raises when a directory is missing")
+        with self._phases.phase("inspect", "files of drafter and target"):
+            return Checked(
+                found.drafter,
+                load_target(found.target),
+                inspect(found.drafter, target=found.target, speculation=self._profile.drafter.speculation),
+            )
+
+    def staged(self) -> Staged:
+        """Stage the drafter beside its source, positions patched.
+
+        :raises CheckFailed: if a static check failed: a server would boot, answer, and accept nothing.
+        """
+        return self._once.get("staged", lambda: self._stage(blind=False))
+
+    def peek_staged(self) -> Staged | None:
+        """Return the staged drafter if there is one yet."""
+        staged: Staged | None = self._once.peek("staged")
+        return staged
+
+    def staged_blind(self) -> Staged:
+        """Stage the blind control: the same checkpoint with ``fc`` zeroed."""
+        return self._once.get("staged blind", lambda: self._stage(blind=True))
+
+    def _stage(self, *, blind: bool) -> Staged:
+        checked = self.checkpoint()
+        wrong = failed(checked.findings)
+        if wrong:
+            raise CheckFailed(f"not booted, because {wrong[0].id} failed", culprit=wrong[0].culprit, fix=wrong[0].fix)
+        with self._phases.phase("stage", "blind control" if blind else "drafter"):
+            made = stage(
+                checked.drafter,
+                cache=self._cache,
+                target_positions=context_length(checked.target.wrapper),
+                blind=blind,
+            )
+        with self._phases.phase("patch", _edits(made)):
+            return made
+
+
+def _edits(made: Staged) -> str:
+    if not made.patched:
+        return "nothing to patch"
+    return ", ".join(f"{key} {old} -> {new}" for key, (old, new) in made.patched.items())

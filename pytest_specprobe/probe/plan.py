@@ -1,0 +1,75 @@
+"""What would run, for each named drafter: nothing is booted, staged or written."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_specprobe.probe.device import Engine, gpus
+from pytest_specprobe.probe.preflight import Place, Preflight, preflight
+from pytest_specprobe.profiles import Profile, load_profiles
+from pytest_specprobe.server.spec import ServerSpec, command
+from pytest_specprobe.settings import Settings
+
+_CHECKS = (
+    "test_vocab_mapping  invariants of d2t and t2d",
+    "test_wiring         every tensor and config key against the target",
+    "test_boot           /server_info, log and a canary request prove EAGLE-3 with these settings",
+    "test_acceptance     strict accept length, by position; beats the floor and the blind control",
+    "test_throughput     tok/s, speedup, break-even, verdict",
+)
+
+
+def plan(settings: Settings) -> Iterator[str]:
+    """Yield the lines of ``--specprobe-plan``.
+
+    :raises ProfileError: if a profile file or a drafter's name is unusable.
+    """
+    profiles = load_profiles(settings.root, extra=settings.profiles)
+    yield f"profiles from {', '.join(str(path) for path in profiles.sources)}"
+    for name in settings.drafters:
+        profile = profiles.get(name)
+        yield ""
+        yield from _drafter(profile, settings, preflight(profile, settings))
+
+
+def _drafter(profile: Profile, settings: Settings, found: Preflight) -> Iterator[str]:
+    drafter, target = profile.drafter, profile.target
+    yield f"{profile.name}: drafter {drafter.source} on target {profile.target_name} ({target.model})"
+    most = drafter.speculation.depth + 1
+    yield f"  speculation   {drafter.speculation} steps/topk/draft tokens: accept length at most {most}"
+    yield f"  gate          {', '.join(f'{key} {value}' for key, value in drafter.gate.model_dump().items())}"
+    yield f"  workload      {settings.workload or profile.workload}"
+    yield f"  baseline      {settings.baseline or target.baseline}"
+    yield f"  remote code   {'allowed by the profile' if target.trust_remote_code else 'not allowed'}"
+    for line in _CHECKS:
+        yield f"  check         {line}"
+    if settings.server:
+        yield f"  server        attach to {settings.server}; it is never stopped"
+    elif not settings.static:
+        yield from _commands(profile, settings, found)
+    for culprit, problem in found.problems:
+        yield f"  missing       [{culprit}] {problem}"
+    yield f"  {'this plan cannot run here yet' if found.problems else 'everything needed is here'}"
+
+
+def _commands(profile: Profile, settings: Settings, found: Preflight) -> Iterator[str]:
+    place = found.place or _assumed(profile, settings)
+    target = str(found.target or profile.target.model)
+    spec = ServerSpec(
+        model=target,
+        drafter=Path("STAGED") / profile.name,
+        speculation=profile.drafter.speculation,
+        device=place.device,
+        tp=profile.target.tp,
+        trust_remote_code=profile.target.trust_remote_code,
+        server_args=profile.target.server_args,
+        python=str(place.engine.python),
+    )
+    yield f"  server        {shlex.join(command(spec, host='127.0.0.1', port=0))}"
+    yield "                (STAGED: a new directory of links, max_position_embeddings patched; port 0: a free one)"
+
+
+def _assumed(profile: Profile, settings: Settings) -> Place:
+    """Return where it would run if what is missing were there."""
+    wanted = "cpu" if settings.device == "cpu" else profile.target.devices[0]
+    return Place(wanted, Engine(settings.python or Path("python"), None), gpus())

@@ -1,0 +1,217 @@
+"""The running servers of one probe, proved before they are measured, and the prompts as they tokenize them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_specprobe.findings import Finding, require
+from pytest_specprobe.measure.records import Prompt
+from pytest_specprobe.measure.workloads import Workload, load_workload
+from pytest_specprobe.probe.boots import BaselinePool, Booter, api_key
+from pytest_specprobe.probe.files import ProbeFiles
+from pytest_specprobe.probe.once import Once
+from pytest_specprobe.probe.phases import PhaseLog
+from pytest_specprobe.profiles import Profile
+from pytest_specprobe.server.attach import attach
+from pytest_specprobe.server.boot import Server
+from pytest_specprobe.server.info import ServerInfo, differences
+from pytest_specprobe.server.proof import prove
+from pytest_specprobe.server.spec import ServerSpec
+from pytest_specprobe.settings import Settings
+
+CANARY_TOKENS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The speed without speculation: a running server, a declared number in tok/s, or neither."""
+
+    server: Server | None
+    tok_per_s: float | None
+
+
+class ProbeServers:
+    """Boots or attaches to the servers of one profile; each once, and its own are stopped by ``close``."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        files: ProbeFiles,
+        *,
+        settings: Settings,
+        extra_args: Callable[[Profile], tuple[str, ...]],
+        baselines: BaselinePool,
+        phases: PhaseLog,
+        once: Once,
+    ) -> None:
+        self._profile = profile
+        self._files = files
+        self._settings = settings
+        self._extra_args = extra_args
+        self._baselines = baselines
+        self._phases = phases
+        self._once = once
+        self._open: list[Server] = []
+
+    def server(self) -> Server:
+        """Boot (or attach to) the drafter's server and prove what runs.
+
+        :raises BootError: if it does not become ready.
+        :raises CheckFailed: if it runs, but not what was asked for.
+        """
+        server = self._once.get("server", self._server)
+        require(self._once.get("proof", self._prove))
+        return server
+
+    def _server(self) -> Server:
+        settings = self._settings
+        if settings.server is None:
+            return self._boot(self._files.staged().path, what="drafter")
+        self._files.checkpoint()
+        return self._attach(settings.server, what="server")
+
+    def _attach(self, url: str, *, what: str) -> Server:
+        with self._phases.phase("boot", f"attach to the {what} at {url}"):
+            server = attach(url, api_key=api_key())
+        self._open.append(server)
+        return server
+
+    def _boot(self, drafter: Path, *, what: str) -> Server:
+        server = self.booter().boot(drafter, what=what)
+        self._open.append(server)
+        return server
+
+    def _prove(self) -> tuple[Finding, ...]:
+        server = self._once.get("server", self._server)
+        with self._phases.phase("prove", "settings, log and a canary request"):
+            canary = server.client.generate(self.prompts()[0], max_new_tokens=CANARY_TOKENS, ignore_eos=True)
+            return prove(
+                self._once.get("info", server.client.server_info),
+                spec=self.spec(),
+                log_text=server.log_text() if server.owned else None,
+                canary=canary,
+                scrubbed=server.scrubbed if server.owned else None,
+            )
+
+    def spec(self) -> ServerSpec:
+        """Return what the drafter's server was asked to be, booted here or not."""
+        if self._settings.server is None:
+            return self.booter().spec(self._files.staged().path)
+        checked = self._files.checkpoint()
+        return ServerSpec(
+            model=str(checked.target.path),
+            drafter=checked.drafter,
+            speculation=self._profile.drafter.speculation,
+            tp=self._profile.target.tp,
+        )
+
+    def proof(self) -> tuple[Finding, ...]:
+        """Return every proof of what runs, passing ones too; empty before the boot."""
+        found: tuple[Finding, ...] = self._once.peek("proof") or ()
+        return found
+
+    def booter(self) -> Booter:
+        """Return what all servers of this probe have in common."""
+        return self._once.get("booter", self._booter)
+
+    def _booter(self) -> Booter:
+        checked, place = self._files.checkpoint(), self._files.preflight().place
+        if place is None:
+            raise AssertionError("an owned server has a place")
+        settings, target = self._settings, self._profile.target
+        return Booter(
+            profile=self._profile,
+            target=checked.target.path,
+            place=place,
+            mla="kv_lora_rank" in checked.target.config,
+            extra_args=self._extra_args(self._profile),
+            timeout_s=settings.boot_timeout_s or target.boot_timeout_s,
+            folder=settings.report / "logs",
+            phases=self._phases,
+        )
+
+    def baseline(self) -> Baseline:
+        """Boot, attach to, or take as declared the speed without speculation."""
+        return self._once.get("baseline", self._baseline)
+
+    def _baseline(self) -> Baseline:
+        found = self._find_baseline()
+        if found.server is not None:
+            self._once.get("baseline info", found.server.client.server_info)
+        return found
+
+    def _find_baseline(self) -> Baseline:
+        asked = self._settings.baseline
+        asked = self._profile.target.baseline if asked is None else asked
+        if isinstance(asked, float):
+            return Baseline(None, asked)
+        if asked == "none" or (self._settings.server is not None and asked in ("boot", "stored")):
+            return Baseline(None, None)
+        if asked not in ("boot", "stored"):
+            return Baseline(self._attach(asked, what="baseline"), None)
+        booter, pool = self.booter(), self._baselines.servers
+        spec = booter.spec(None)
+        if spec not in pool:
+            booter.require_memory_for_two()
+            pool[spec] = booter.boot(None, what="baseline")
+        return Baseline(pool[spec], None)
+
+    def workload(self) -> Workload:
+        """Return the prompt set.
+
+        :raises ProfileError: if it cannot be read.
+        """
+        settings = self._settings
+        return self._once.get(
+            "workload", lambda: load_workload(settings.workload or self._profile.workload, root=settings.root)
+        )
+
+    def prompts(self) -> tuple[Prompt, ...]:
+        """Return the prompts as the server's own chat template and tokenizer give them."""
+        return self._once.get("prompts", self._prompts)
+
+    def _prompts(self) -> tuple[Prompt, ...]:
+        client = self._once.get("server", self._server).client
+        return self.workload().prompts(client.tokenize_chat)
+
+    def blind(self) -> Server:
+        """Boot the blind control; the caller closes it."""
+        return self._boot(self._files.staged_blind().path, what="blind control")
+
+    def wants_blind(self) -> bool:
+        """Tell whether a blind control is asked for: by option, by profile, else wherever boots are cheap."""
+        if self._settings.server is not None:
+            return False
+        asked = self._settings.blind
+        wanted = self._profile.drafter.blind if asked is None else asked
+        return self.booter().place.device == "cpu" if wanted is None else wanted
+
+    @property
+    def device(self) -> str:
+        """Where the drafter's server runs: cuda, cpu, or attached."""
+        return "attached" if self._settings.server else self.booter().place.device
+
+    def peek_info(self) -> ServerInfo | None:
+        """Return what the drafter's server said of itself, if it was asked yet."""
+        info: ServerInfo | None = self._once.peek("info")
+        return info
+
+    def baseline_differences(self) -> dict[str, Any] | None:
+        """Return every effective difference of the two servers outside ``speculative_*``; None without both."""
+        plain: ServerInfo | None = self._once.peek("baseline info")
+        info = self.peek_info()
+        if plain is None or info is None:
+            return None
+        return {key: list(values) for key, values in differences(plain, info).items()}
+
+    @property
+    def drafter(self) -> Server | None:
+        """The drafter's server if it was booted, proved or not."""
+        server: Server | None = self._once.peek("server")
+        return server
+
+    def close(self) -> None:
+        """Stop this drafter's own servers; the baseline is shared and stays."""
+        while self._open:
+            self._open.pop().close()

@@ -1,0 +1,111 @@
+"""All probes of one pytest session: one run per drafter, shared baselines, one report."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from platformdirs import user_cache_path
+
+from pytest_specprobe.probe.boots import BaselinePool
+from pytest_specprobe.probe.clock import TokenClock
+from pytest_specprobe.probe.device import gpus
+from pytest_specprobe.probe.entry import entry
+from pytest_specprobe.probe.phases import PhaseLog
+from pytest_specprobe.probe.run import ProbeRun, Shared
+from pytest_specprobe.profiles import Profile, load_profiles
+from pytest_specprobe.record import report
+from pytest_specprobe.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+class ProbeSession:
+    """The probes of the named drafters; ``say`` shows a line to the person who waits."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        say: Callable[[str], None],
+        server_args: Callable[[Profile], Iterable[Sequence[str] | None]],
+    ) -> None:
+        """Read the profiles.
+
+        :raises ProfileError: if a profile file or a drafter's name is unusable.
+        """
+        profiles = load_profiles(settings.root, extra=settings.profiles)
+        self.settings = settings
+        self.clock = TokenClock()
+        self.wanted: set[str] = set()
+        self._baselines = BaselinePool()
+        self._profiles = {name: profiles.get(name) for name in settings.drafters}
+        shared = Shared(
+            settings=settings,
+            clock=self.clock,
+            server_args=lambda profile: tuple(arg for args in server_args(profile) if args for arg in args),
+            baselines=self._baselines,
+            cache=user_cache_path("specprobe") / "staged",
+        )
+        self._runs = {
+            name: ProbeRun(profile, shared, PhaseLog(name, say=say, changed=self._changed))
+            for name, profile in self._profiles.items()
+        }
+        self._report: dict[str, Any] | None = None
+        self._gpus: tuple[str, ...] | None = None
+
+    def profile(self, name: str) -> Profile:
+        """Return the profile of a named drafter."""
+        return self._profiles[name]
+
+    def run(self, name: str) -> ProbeRun:
+        """Return the probe of a named drafter."""
+        return self._runs[name]
+
+    def header(self) -> list[str]:
+        """Return the header lines: cheap facts only, and always whether remote code is allowed."""
+        lines = []
+        for name, profile in self._profiles.items():
+            remote = "  remote code allowed" if profile.target.trust_remote_code else ""
+            lines.append(
+                f"specprobe: {name} ({profile.drafter.source}) on {profile.target_name} ({profile.target.model}), "
+                f"{profile.drafter.speculation} steps/topk/tokens{remote}"
+            )
+        return lines
+
+    def report(self) -> dict[str, Any]:
+        """Return the report of what is known so far."""
+        return self._report or self._compose()
+
+    def finish(self) -> dict[str, dict[str, Any]]:
+        """Decide, stop the servers, write the report; return the drafters' entries by name.
+
+        :raises OSError: if the report cannot be written.
+        """
+        for run in self._runs.values():
+            with run.phases.phase("decide", "verdict and gate"):
+                run.decision()
+        self.close()
+        self._report = self._compose()
+        path = report.write(self._report, folder=self.settings.report)
+        self._report["path"] = str(path)
+        return {item["name"]: item for item in self._report["drafters"]}
+
+    def close(self) -> None:
+        """Stop every server of this session; safe to call twice."""
+        for run in self._runs.values():
+            run.close()
+        self._baselines.close()
+
+    def _compose(self) -> dict[str, Any]:
+        if self._gpus is None:
+            self._gpus = tuple(gpu.name for gpu in gpus())
+        entries = [entry(run, narrowed=name not in self.wanted) for name, run in self._runs.items()]
+        return report.compose(entries, gpus=self._gpus)
+
+    def _changed(self) -> None:
+        """Keep the report on disk current, so that a killed run leaves what it knew."""
+        try:
+            report.write(self._compose(), folder=self.settings.report)
+        except OSError as error:
+            # the final write raises; losing a snapshot must not end a measurement
+            logger.warning("report snapshot not written: %s", error)

@@ -1,0 +1,53 @@
+"""report.json: what it holds and how it is written."""
+
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+SCHEMA = 1
+NAME = "report.json"
+
+
+def compose(entries: Sequence[Mapping[str, Any]], *, gpus: Sequence[str]) -> dict[str, Any]:
+    """Return the whole report of a session around its drafters' entries."""
+    return {
+        "schema": SCHEMA,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "tool": {"name": "pytest-specprobe", "version": version("pytest-specprobe")},
+        "machine": {
+            "cpu": platform.processor() or platform.machine(),
+            "cores": psutil.cpu_count(),
+            "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+            "system": f"{platform.system()} {platform.release()}",
+            "python": platform.python_version(),
+            "gpus": list(gpus),
+        },
+        "drafters": list(entries),
+    }
+
+
+def write(report: Mapping[str, Any], *, folder: Path) -> Path:
+    """Write ``report.json`` below ``folder`` in one step: a reader sees the old file or the new one, whole.
+
+    :raises OSError: if the folder cannot be written.
+    :raises ValueError: if a number is NaN or infinite; undefined is None in a report.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(report, indent=1, allow_nan=False)
+    handle, name = tempfile.mkstemp(dir=folder, prefix=".report-", suffix=".json")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+        temporary.replace(folder / NAME)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return folder / NAME
