@@ -262,23 +262,4 @@ def fused_ignored(s: Subject) -> Outcome:
     return judged(names(lost), expected="q_a_proj and kv_a_proj_with_mqa", good="halves apart")
 
 
-@check(
-    "tensor.naming",
-    severity="info",
-    rows=("T02",),
-    asks="the layer names are the ones every SGLang version knows",
-    why="'layers.N.' instead of 'midlayer.' loads on recent SGLang only; older ones drop the layer: accept length 1.",
-    fix="serve with a recent SGLang, or rename layers.0 to midlayer for older ones",
-)
-def naming(s: Subject) -> Outcome:
-    """Name the engine version that a naming family needs."""
-    found = account(s)
-    if found is None or s.weights is None:
-        return skipped(_SKIP)
-    newer = [name for name in s.weights.tensors if "layers." in name and name not in found.unused]
-    if not newer or found.shape.architecture == MLA:
-        return passed("midlayer." if not newer else "either spelling")
-    return failed(names(newer[:1]), expected="midlayer.")
-
-
-CHECKS: tuple[Check, ...] = (prefix, missing, shapes, unused, bias_ignored, fused_ignored, naming)
+CHECKS: tuple[Check, ...] = (prefix, missing, shapes, unused, bias_ignored, fused_ignored)

@@ -23,7 +23,8 @@ class Subject:
 
     ``weights`` is None when the files could not be read; ``faults`` then holds why. ``serving_context`` is the
     context length the server will run with (the target's own if None), ``algorithm`` the launch flag,
-    ``sample_ids`` token ids of a text sample for coverage, ``parent`` the drafter this one was fine-tuned from.
+    ``engine_version`` the SGLang that will serve it, ``sample_ids`` token ids of a text sample for coverage,
+    ``parent`` the weights this drafter was fine-tuned from.
     """
 
     path: Path
@@ -34,6 +35,7 @@ class Subject:
     speculation: "Speculation | None" = None
     serving_context: int | None = None
     algorithm: str = "EAGLE3"
+    engine_version: str | None = None
     sample_ids: Sequence[int] | None = None
     parent: Weights | None = None
     faults: tuple[CheckpointError, ...] = ()

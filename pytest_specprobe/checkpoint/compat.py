@@ -95,13 +95,13 @@ def _plain(text: str) -> str:
 
 @check(
     "target.quantized",
-    severity="warning",
+    severity="info",
     culprit="launch-flags",
     rows=("Q01", "Q05"),
     asks="a quantised target does not pass its quantisation on to an unquantised drafter",
-    why="The drafter inherits the target's --quantization: the boot fails looking for a quantisation config in the "
-    "drafter, or it is silently quantised too.",
-    fix="pass --speculative-draft-model-quantization unquant",
+    why="With an explicit --quantization the drafter inherits it: the boot fails looking for a quantisation config "
+    "in the drafter, or the drafter is silently quantised too.",
+    fix="leave --quantization out, or pass --speculative-draft-model-quantization unquant beside it",
 )
 def quantized(s: Subject) -> Outcome:
     """Target quantised, drafter not."""

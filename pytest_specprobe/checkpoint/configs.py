@@ -12,6 +12,7 @@ from pytest_specprobe.checkpoint.shape import (
     shape_of,
     unusable_sizes,
 )
+from pytest_specprobe.checkpoint.versions import needed_version, parse_version, shown_version
 from pytest_specprobe.checkpoint.vocab import find
 
 # Class names of other engines for the same kind of drafter, and what to do about each.
@@ -214,6 +215,27 @@ def layer_limit(s: Subject) -> Outcome:
 
 
 @check(
+    "config.engine-version",
+    culprit="engine",
+    rows=("T02", "T14"),
+    asks="the SGLang that will serve it is new enough to read all of the drafter",
+    why="An older loader drops what it does not know without a word: accept length 1.",
+    fix="serve with a newer SGLang",
+)
+def engine_version(s: Subject) -> Outcome:
+    """State the version that the drafter needs; judge it where the engine's is known."""
+    shape = shape_of(s.config)
+    if shape is None or s.weights is None:
+        return skipped("the drafter's class, sizes or files could not be read")
+    needed, feature = needed_version(shape, s.weights, norm_output=bool(s.config.get("norm_output")))
+    engine = parse_version(s.engine_version) if s.engine_version else None
+    text = f"needs SGLang {shown_version(needed)} or newer ({feature})"
+    if engine is None or engine >= needed:
+        return passed(text)
+    return failed(f"SGLang {shown_version(engine)}", expected=text)
+
+
+@check(
     "config.activation",
     culprit="drafter-config",
     rows=("T03",),
@@ -279,5 +301,5 @@ def _count(value: object) -> bool:
 
 CHECKS: tuple[Check, ...] = (
     eagle_not_eagle3, nested, class_name, model_type, null_field, size_missing, draft_vocab_size, layers, layer_limit,
-    activation, target_as_drafter, topk,
+    engine_version, activation, target_as_drafter, topk,
 )  # fmt: skip

@@ -6,6 +6,7 @@ from pytest_specprobe.checkpoint.accounting import account
 from pytest_specprobe.checkpoint.architectures import Slot
 from pytest_specprobe.checkpoint.check import Check, Outcome, Subject, check, failed, passed, skipped
 from pytest_specprobe.checkpoint.header import TensorInfo
+from pytest_specprobe.checkpoint.lineage import head_of
 from pytest_specprobe.checkpoint.shape import LLAMA, architecture_of, shape_of
 from pytest_specprobe.checkpoint.values import read_rows
 from pytest_specprobe.checkpoint.vocab import find
@@ -14,11 +15,8 @@ _SKIP = "the drafter's class, sizes or files could not be read"
 _ALIKE = 0.9
 
 
-def head_tensor(s: Subject) -> TensorInfo | None:
-    """Return the ``lm_head.weight`` of the file, wherever its name puts it."""
-    if s.weights is None:
-        return None
-    return next((t for name, t in s.weights.tensors.items() if name.endswith("lm_head.weight")), None)
+def _own_head(s: Subject) -> TensorInfo | None:
+    return head_of(s.weights) if s.weights else None
 
 
 @check(
@@ -69,7 +67,7 @@ def missing(s: Subject) -> Outcome:
 )
 def draft_vocab_size(s: Subject) -> Outcome:
     """Trust two witnesses, head and mapping, against one number."""
-    shape, head, d2t = shape_of(s.config), head_tensor(s), find(s.weights, "d2t")
+    shape, head, d2t = shape_of(s.config), _own_head(s), find(s.weights, "d2t")
     if shape is None or head is None or d2t is None or shape.draft_vocab is None:
         return skipped("no head and mapping of its own")
     rows = head.shape[0] if head.shape else 0
@@ -115,7 +113,7 @@ def tied(s: Subject) -> Outcome:
         return skipped(_SKIP)
     if not shape.tied:
         return passed("not tied")
-    head = head_tensor(s)
+    head = _own_head(s)
     if head is None and shape.head_rows == shape.vocab:
         return passed("tied, without a head of its own")
     what = "an lm_head tensor" if head is not None else f"draft_vocab_size {shape.head_rows:,}"
@@ -134,7 +132,7 @@ def tied(s: Subject) -> Outcome:
 )
 def borrowed_but_mapped(s: Subject) -> Outcome:
     """Null with the files of a reduced drafter."""
-    shape, head, d2t = shape_of(s.config), head_tensor(s), find(s.weights, "d2t")
+    shape, head, d2t = shape_of(s.config), _own_head(s), find(s.weights, "d2t")
     if shape is None or shape.draft_vocab is not None or s.weights is None:
         return skipped("draft_vocab_size is set")
     wrong = [

@@ -5,7 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_specprobe.checkpoint import accounting, compat, configs, contents, files, head, rope, vocab, wiring
+from pytest_specprobe.checkpoint import (
+    accounting,
+    compat,
+    configs,
+    contents,
+    files,
+    head,
+    lineage,
+    rope,
+    vocab,
+    wiring,
+)
 from pytest_specprobe.checkpoint.check import Check, Outcome, Subject
 from pytest_specprobe.checkpoint.read import (
     CONFIG,
@@ -26,7 +37,7 @@ if TYPE_CHECKING:
 
 CHECKS: tuple[Check, ...] = (
     *files.CHECKS, *configs.CHECKS, *compat.CHECKS, *accounting.CHECKS, *head.CHECKS, *wiring.CHECKS, *rope.CHECKS,
-    *vocab.CHECKS, *contents.CHECKS,
+    *vocab.CHECKS, *lineage.CHECKS, *contents.CHECKS,
 )  # fmt: skip
 
 
@@ -37,6 +48,7 @@ def inspect(
     speculation: "Speculation | None" = None,
     serving_context: int | None = None,
     algorithm: str = "EAGLE3",
+    engine_version: str | None = None,
     sample_ids: Sequence[int] | None = None,
     parent: Path | None = None,
 ) -> tuple[Finding, ...]:
@@ -54,6 +66,7 @@ def inspect(
             speculation=speculation,
             serving_context=serving_context,
             algorithm=algorithm,
+            engine_version=engine_version,
             sample_ids=sample_ids,
             parent=read_weights(parent) if parent else None,
         )

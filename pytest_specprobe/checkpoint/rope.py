@@ -140,11 +140,19 @@ def base(s: Subject) -> Outcome:
     mine, theirs = theta(s.config), theta(s.target.config)
     if theirs is None:
         return skipped("the target's config has no rope_theta")
-    seen = mine if mine is not None else DEFAULT_THETA
+    seen = DEFAULT_THETA if mine is None else mine
     if seen == theirs:
         return passed(f"{seen:g}")
-    what = f"{seen:g}" if mine is not None else f"no rope_theta, so {seen:g}"
-    return failed(what, expected=f"{theirs:g}, as the target has")
+    if mine is not None and _other_attention(s):
+        return passed(f"{seen:g}, its own under an MLA target")
+    return failed(
+        f"{seen:g}" if mine is not None else f"none, so {seen:g}", expected=f"{theirs:g}, as the target has"
+    )
+
+
+def _other_attention(s: Subject) -> bool:
+    """Whether a Llama-shaped drafter serves an MLA target: its heads have another width and turn on their own."""
+    return s.target is not None and "kv_lora_rank" in s.target.config and architecture_of(s.config) != MLA
 
 
 @check(
@@ -160,8 +168,7 @@ def scaling(s: Subject) -> Outcome:
     """Type and factors. Only drafters of the target's own attention kind inherit its scaling."""
     if s.target is None or not s.config:
         return skipped("no target given")
-    if architecture_of(s.config) != MLA and "kv_lora_rank" in s.target.config and rope_type(s.config) == "default":
-        # Llama-shaped drafters of MLA targets are trained with plain RoPE of another head width.
+    if _other_attention(s) and rope_type(s.config) == "default":
         return passed("plain RoPE under an MLA target")
     mine, theirs = _scaling(s.config), _scaling(s.target.config)
     return passed(f"{mine}") if mine == theirs else failed(f"{mine}", expected=f"{theirs}, as the target has")

@@ -1,43 +1,14 @@
 """How the target's hidden states reach the drafter: which layers are captured, ``fc``, and the norms around it."""
 
-from collections.abc import Sequence
-
 from pytest_specprobe.checkpoint.accounting import account, names
 from pytest_specprobe.checkpoint.architectures import Slot
+from pytest_specprobe.checkpoint.capture import captured_layers, default_layers, is_deepseek, last_layer
 from pytest_specprobe.checkpoint.check import Check, Outcome, Subject, check, failed, judged, passed, skipped
+from pytest_specprobe.checkpoint.header import shown
 from pytest_specprobe.checkpoint.shape import LLAMA, architecture_of, aux_ids, eagle_config, shape_of
 
 _SKIP = "the drafter's class, sizes or files could not be read"
 _KEY = "eagle_aux_hidden_state_layer_ids"
-
-# How a target class reads explicit ids, as found in SGLang 0.5.23: most capture the output of layer i (before layer
-# i + 1); DeepSeek-type classes do so only when the first id is 1, and take the id itself otherwise; gpt-oss takes
-# the ids themselves when the largest names the final boundary.
-_DEEPSEEK = (
-    "DeepseekV2",
-    "DeepseekV3",
-    "DeepseekV32",
-    "KimiK2",
-    "KimiK25",
-    "MistralLarge3",
-    "GlmMoeDsa",
-    "Glm4MoeLite",
-)
-
-
-def default_ids(layers: int) -> list[int]:
-    """Return the layers SGLang captures (before layer i) when the drafter names none."""
-    return [2, layers // 2, layers - 3]
-
-
-def captured_layers(ids: Sequence[int], *, architecture: str | None, layers: int) -> list[int]:
-    """Return the layers before which a target of this class captures, for explicit ids."""
-    name = architecture or ""
-    if name.startswith(_DEEPSEEK):
-        return [i + 1 for i in ids] if ids and ids[0] == 1 else list(ids)
-    if name.startswith("GptOss") and ids and max(ids) == layers:
-        return list(ids)
-    return [i + 1 for i in ids]
 
 
 def _usable_ids(s: Subject) -> list[int] | None:
@@ -175,7 +146,7 @@ def aux_absent(s: Subject) -> Outcome:
     if _KEY in eagle_config(s.config):
         return passed(f"{aux_ids(s.config)}")
     layers = _layers(s)
-    rule = f"{default_ids(layers)}" if layers else "[2, n // 2, n - 3]"
+    rule = f"{default_layers(layers)}" if layers else "[2, n // 2, n - 3]"
     return failed(f"no ids; SGLang will capture before layers {rule}", expected=f"eagle_config.{_KEY}")
 
 
@@ -205,7 +176,7 @@ def _same_as_default(s: Subject, ids: object, layers: int) -> bool:
     if aux_ids(s.config) is not None or not isinstance(ids, list) or not all(type(i) is int for i in ids):
         return False
     architecture = s.target.architecture if s.target else None
-    return captured_layers(ids, architecture=architecture, layers=layers) == default_ids(layers)
+    return captured_layers(ids, architecture=architecture, layers=layers) == default_layers(layers)
 
 
 @check(
@@ -276,11 +247,14 @@ def aux_range(s: Subject) -> Outcome:
     if layers is None:
         bad = [i for i in ids if i < 0]
         return failed(f"{ids}", expected="no negative layer") if bad else passed(f"{ids}, target's layers unknown")
-    taken = captured_layers(ids, architecture=s.target.architecture if s.target else None, layers=layers)
-    # The last boundary (after the final layer) is captured by some classes only, so it is not called a fault.
-    outside = [i for i in taken if not 0 <= i <= layers]
+    architecture = s.target.architecture if s.target else None
+    taken = captured_layers(ids, architecture=architecture, layers=layers)
+    last = last_layer(architecture, layers=layers)
+    wrong = [i for i, layer in zip(ids, taken, strict=True) if not 0 <= layer <= last]
     return judged(
-        f"{ids}" if outside else "", expected=f"layers of a target that has {layers}", good=f"{ids} of {layers}"
+        f"{wrong} of {ids}" if wrong else "",
+        expected=f"layers that a target of {layers} captures",
+        good=f"{ids} of {layers} layers",
     )
 
 
@@ -297,7 +271,7 @@ def aux_few_layers(s: Subject) -> Outcome:
     layers = _layers(s)
     if layers is None or shape_of(s.config) is None or aux_ids(s.config) is not None or not _uses_aux(s):
         return skipped("the default rule is not in use, or the target's layers are unknown")
-    ids = default_ids(layers)
+    ids = default_layers(layers)
     good = len(set(ids)) == len(ids) and all(0 <= i < layers for i in ids)
     return passed(f"{ids}") if good else failed(f"{ids} of {layers} layers", expected="three different layers")
 
@@ -319,11 +293,12 @@ def aux_capture(s: Subject) -> Outcome:
         return skipped("no target, or no auxiliary states in use")
     ids = _usable_ids(s)
     if ids is None:
-        return passed(f"captures before layers {default_ids(layers)} (default rule)")
+        return passed(f"captures before layers {default_layers(layers)} (default rule)")
     if s.target.architecture is None:
         return failed(f"{ids}, read by an unknown class", expected="a target config with architectures")
     taken = captured_layers(ids, architecture=s.target.architecture, layers=layers)
-    return passed(f"{s.target.architecture} captures before layers {taken} for ids {ids}")
+    older = " (SGLang 0.5.12: one later)" if is_deepseek(s.target.architecture) and ids[0] != 1 else ""
+    return passed(f"{shown(s.target.architecture)} captures before layers {taken}{older} for ids {ids}")
 
 
 @check(

@@ -1,4 +1,4 @@
-"""Small real checkpoints for the tests: a valid drafter of each class and a target, to be mutated one fault at a time.
+"""Small real checkpoints for the tests: a valid drafter of each class and a target, mutated one fault at a time.
 
 Sizes are tiny but keep every relation of the published drafters: reduced vocabulary, three auxiliary layers, a head
 of its own, positions below the target's.

@@ -1,0 +1,135 @@
+"""``specprobe inspect`` and ``specprobe diff``: what files alone can tell. No GPU, no torch, no SGLang."""
+
+import argparse
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_specprobe.cli.parser import Verbs
+
+if TYPE_CHECKING:
+    from pytest_specprobe.checkpoint.diff import Difference
+    from pytest_specprobe.findings import Finding
+
+_LABELS = {"error": "FAULT", "warning": "warn", "info": "note"}
+
+
+def add(verbs: Verbs) -> None:
+    """Add both verbs."""
+    inspect = verbs.add_parser(
+        "inspect",
+        help="check a drafter's files, alone or against a target",
+        description="Check a drafter's config, tensors and vocabulary mapping, alone or against a target. "
+        "Exit 0 without errors, 1 with, 2 for unusable arguments.",
+    )
+    inspect.add_argument("drafter", type=Path, metavar="DRAFTER", help="directory of the drafter")
+    inspect.add_argument("--target", metavar="TARGET", help="directory, config.json, or a profile's target name")
+    inspect.add_argument("--parent", type=Path, metavar="DIR", help="the drafter this one was fine-tuned from")
+    inspect.add_argument(
+        "--context-length", type=int, metavar="N", help="tokens the server will serve (the target's)"
+    )
+    inspect.add_argument(
+        "--algorithm", default="EAGLE3", metavar="NAME", help="--speculative-algorithm of the launch"
+    )
+    inspect.add_argument("--sglang", metavar="VERSION", help="SGLang that will serve the drafter")
+    inspect.add_argument("--all", action="store_true", help="list passing and skipped checks too")
+    inspect.add_argument("--json", action="store_true", help="print JSON: what failed (schema inspect.schema.json)")
+    inspect.set_defaults(run=_inspect)
+
+    diff = verbs.add_parser(
+        "diff",
+        help="compare two drafters: mapping, head, config, tensors",
+        description="Compare two drafters, B taken as made from A. Exit 0 without errors, 1 if B's head follows A's "
+        "mapping although B has another, 2 for unusable arguments.",
+    )
+    diff.add_argument("a", type=Path, metavar="A", help="directory of a drafter")
+    diff.add_argument("b", type=Path, metavar="B", help="directory of another one")
+    diff.add_argument("--json", action="store_true", help="print JSON (schema diff.schema.json)")
+    diff.set_defaults(run=_diff)
+
+
+def _inspect(arguments: argparse.Namespace) -> int:
+    from pytest_specprobe.checkpoint.inspect import inspect  # noqa: PLC0415 - numpy, only when a verb runs
+    from pytest_specprobe.findings import failed  # noqa: PLC0415
+
+    target = _target(arguments.target) if arguments.target else None
+    findings = inspect(
+        arguments.drafter,
+        target=target,
+        serving_context=arguments.context_length,
+        algorithm=arguments.algorithm,
+        engine_version=arguments.sglang,
+        parent=arguments.parent,
+    )
+    if arguments.json:
+        document = {
+            "schema": 1,
+            "drafter": str(arguments.drafter),
+            "target": str(target) if target else None,
+            "findings": [finding.to_json() for finding in findings if finding.status == "fail"],
+        }
+        print(json.dumps(document, indent=2))
+    else:
+        print("\n".join(_report(findings, every=arguments.all)))
+    return int(bool(failed(findings)))
+
+
+def _target(text: str) -> Path:
+    """Return a target's path: the argument itself if it exists, else the model of the profile of that name."""
+    path = Path(text)
+    if path.exists():
+        return path
+    from pytest_specprobe.cli.targets import target_path  # noqa: PLC0415 - reads the profiles
+
+    return target_path(text)
+
+
+def _report(findings: "Iterable[Finding]", *, every: bool) -> list[str]:
+    found = list(findings)
+    wrong = [f for severity in _LABELS for f in found if f.status == "fail" and f.severity == severity]
+    lines = []
+    for finding in wrong:
+        lines += [
+            f"{_LABELS[finding.severity]:<5}  {finding.id}  [{finding.culprit}]",
+            f"       saw       {finding.seen}",
+            f"       expected  {finding.expected}",
+            f"       why       {finding.why}",
+            f"       next      {finding.fix}",
+        ]
+    if every:
+        lines += [f"{f.status:<5}  {f.id}: {f.seen}" for f in found if f.status != "fail"]
+    return [*lines, _summary(found)]
+
+
+def _summary(findings: "list[Finding]") -> str:
+    counts = {status: sum(f.status == status for f in findings) for status in ("pass", "skip")}
+    severities = [f.severity for f in findings if f.status == "fail"]
+    told = [f"{severities.count('error')} errors", f"{severities.count('warning')} warnings"]
+    told += [f"{severities.count('info')} notes", f"{counts['pass']} passed", f"{counts['skip']} not applicable"]
+    return f"{len(findings)} checks: {', '.join(told)}"
+
+
+def _diff(arguments: argparse.Namespace) -> int:
+    from pytest_specprobe.checkpoint.diff import diff  # noqa: PLC0415 - numpy, only when a verb runs
+    from pytest_specprobe.findings import failed  # noqa: PLC0415
+
+    difference = diff(arguments.a, arguments.b)
+    print(json.dumps(difference.to_json(), indent=2) if arguments.json else "\n".join(_told(difference)))
+    return int(bool(failed(difference.findings)))
+
+
+def _told(d: "Difference") -> list[str]:
+    lines = [
+        f"mapping  {d.differing:,} of {d.entries:,} entries differ",
+        f"tokens   {d.shared_tokens:,} shared, {d.only_a:,} only in A, {d.only_b:,} only in B",
+        f"head     {d.head}",
+        "tensors  " + ", ".join(f"{count} {name.replace('_', ' in ')}" for name, count in d.tensors.items()),
+    ]
+    lines += [f"config   {key}: {_short(old)} -> {_short(new)}" for key, (old, new) in d.config.items()]
+    return [*lines, *(f.line() for f in d.findings if f.status == "fail")]
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
