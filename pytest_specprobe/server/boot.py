@@ -1,15 +1,37 @@
-"""Boot a server that we own, watch it come up, and make sure that it goes down."""
+"""Boot a server that we own, watch it come up, and make sure that nothing of it is left if it does not."""
 
+import os
+import re
+import secrets
+import socket
+import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Protocol, Self
+from typing import Protocol, Self
 
+import httpx
+
+from pytest_specprobe.errors import BootError, Culprit, PortTaken, ServerError
+from pytest_specprobe.server import boot_times, ownership
+from pytest_specprobe.server.bootlog import Phase, advance, tail
 from pytest_specprobe.server.client import Client
-from pytest_specprobe.server.spec import ServerSpec
+from pytest_specprobe.server.diagnosis import diagnose
+from pytest_specprobe.server.owned import OwnedServer
+from pytest_specprobe.server.process import Supervised
+from pytest_specprobe.server.redaction import redact_command
+from pytest_specprobe.server.spec import ServerSpec, command, environment
+from pytest_specprobe.server.stall import StallWatch
 
-Phase = Literal["launch", "init", "weights", "draft-weights", "kv-cache", "graphs", "listen", "warm-up", "ready"]
+LOOPBACK = "127.0.0.1"
+_PORT_ATTEMPTS = 3
+_TICK_S = 0.25
+_HEALTH_EVERY_S = 1.0
+_STALL_EVERY_S = 5.0
+_STALL_PATIENCE_S = 300.0
+_DETAIL_LINES = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +87,213 @@ def boot(
     timeout_s: float,
     progress: Callable[[BootProgress], None] = lambda _: None,
     label: str = "",
-) -> Server:
+    stall_patience_s: float = _STALL_PATIENCE_S,
+) -> OwnedServer:
     """Start a server and return when it is ready to serve.
 
     :param log_path: file for the server's stdout and stderr; made private (mode 0600).
     :param timeout_s: patience in seconds for the whole boot.
     :param progress: called about once a second, and at each change of phase.
     :param label: profile name for the ownership record.
+    :param stall_patience_s: how long the server may show no sign of life at all (log, CPU, I/O).
     :raises BootError: if the server exits, is stuck, or is not ready in time; nothing of it is left running.
+    :raises PortTaken: if other processes took the port again and again.
     """
-    raise NotImplementedError
+    started_s = time.monotonic()
+    for _ in range(_PORT_ATTEMPTS):
+        server = _launch(spec, log_path=log_path, label=label)
+        try:
+            watch = _Watch(server, spec, started_s=started_s, timeout_s=timeout_s, stall_patience_s=stall_patience_s)
+            watch.until_ready(progress)
+        except _PortLost as lost:
+            server.close()
+            failure = lost
+            continue
+        except BaseException:
+            server.close()
+            raise
+        server.boot_s = time.monotonic() - started_s
+        boot_times.remember(spec, server.boot_s)
+        return server
+    raise PortTaken(failure.what, culprit=failure.culprit, fix=failure.fix, detail=failure.detail)
+
+
+class _PortLost(BootError):
+    """Another process took the port between our choosing it and the server's binding it."""
+
+
+def _launch(spec: ServerSpec, *, log_path: Path, label: str) -> OwnedServer:
+    port = _free_port()
+    key = secrets.token_hex(24)
+    env, scrubbed = environment(spec, os.environ)
+    words = command(spec, host=LOOPBACK, port=port)
+    # SGLang reads YAML files only, and JSON strings are YAML.
+    private = Path(tempfile.gettempdir()) / f"specprobe-{secrets.token_hex(12)}.yaml"
+    supervised = Supervised.start(
+        (*words, "--config", str(private)),
+        env=env,
+        log_path=log_path,
+        private=(private, f'api-key: "{key}"\n'),
+    )
+    try:
+        ownership.record(
+            marker=supervised.marker,
+            pid=supervised.pid or 0,
+            start_time=supervised.start_time,
+            port=port,
+            label=label,
+            log_path=log_path.absolute(),
+        )
+        return OwnedServer(
+            supervised,
+            Client(f"http://{LOOPBACK}:{port}", api_key=key),
+            command=redact_command(words),
+            scrubbed=scrubbed,
+            log_path=log_path,
+            api_key=key,
+            gpu_memory_mib=ownership.gpu_memory_mib() if spec.device == "cuda" else {},
+        )
+    except BaseException:
+        supervised.stop()
+        ownership.forget(supervised.marker)
+        raise
+
+
+class _Watch:
+    """One boot being watched: exit code, log growth, health, signs of life."""
+
+    def __init__(
+        self, server: OwnedServer, spec: ServerSpec, *, started_s: float, timeout_s: float, stall_patience_s: float
+    ) -> None:
+        self._server = server
+        self._started_s = started_s
+        self._timeout_s = timeout_s
+        self._usual_s = boot_times.usual_s(spec)
+        self._log = _GrowingLog(server.log_path)
+        self._stall = StallWatch(server.pid or 0, patience_s=stall_patience_s)
+        self._phase: Phase = "launch"
+        self._told_s = 0.0
+
+    def until_ready(self, progress: Callable[[BootProgress], None]) -> None:
+        next_health_s = next_stall_s = 0.0
+        while True:
+            running = self._server.wait(_TICK_S)
+            now_s = time.monotonic()
+            before = self._phase
+            for line in self._log.new_lines(now_s):
+                self._phase = advance(self._phase, line)
+            if not running:
+                raise self._died()
+            if self._phase != before or now_s - self._told_s >= 1.0:
+                progress(self._look(now_s))
+                self._told_s = now_s
+            if now_s >= next_health_s:
+                if _listens(self._server.url) and self._server.client.healthy():
+                    self._require_ours()
+                    self._phase = "ready"
+                    progress(self._look(time.monotonic()))
+                    return
+                next_health_s = time.monotonic() + _HEALTH_EVERY_S
+            if now_s - self._started_s > self._timeout_s:
+                raise self._late(f"was not ready after {self._timeout_s:.0f} s", culprit="machine")
+            if now_s >= next_stall_s:
+                if self._stall.stalled(now_s=now_s, quiet_s=self._log.quiet_s(now_s)):
+                    raise self._late("is stuck: no log line, no CPU time and no I/O", culprit="engine")
+                next_stall_s = now_s + _STALL_EVERY_S
+
+    def _look(self, now_s: float) -> BootProgress:
+        return BootProgress(
+            phase=self._phase,
+            elapsed_s=now_s - self._started_s,
+            quiet_s=self._log.quiet_s(now_s),
+            line=self._log.last_line,
+            usual_s=self._usual_s,
+        )
+
+    def _died(self) -> BootError:
+        text = self._server.log_text()
+        code, number = self._server.exit
+        found = diagnose(text, exit_code=code, exit_signal=number)
+        kind = _PortLost if found.port_taken else BootError
+        elapsed_s = time.monotonic() - self._started_s
+        return kind(
+            f"the server died in phase {self._phase} after {elapsed_s:.0f} s: {found.what}",
+            culprit=found.culprit,
+            fix=found.fix,
+            detail=self._detail(text),
+        )
+
+    def _late(self, what: str, *, culprit: Culprit) -> BootError:
+        text = self._server.log_text()
+        quiet_s = self._log.quiet_s(time.monotonic())
+        usual = f"; last time it took {self._usual_s:.0f} s" if self._usual_s else ""
+        return BootError(
+            f"the server {what}, in phase {self._phase}, its log quiet for {quiet_s:.0f} s{usual}",
+            culprit=culprit,
+            fix="raise --specprobe-boot-timeout if it is only slow; else the log says what it waits for",
+            detail=self._detail(text),
+        )
+
+    def _detail(self, text: str) -> str:
+        return f"last lines of {self._server.log_path}:\n{tail(text, _DETAIL_LINES)}"
+
+    def _require_ours(self) -> None:
+        """Make sure that the one who answers on the port is the one we started: it alone insists on our key."""
+        try:
+            self._server.client.server_info()
+            open_to_all = httpx.get(f"{self._server.url}/server_info", timeout=30, trust_env=False).status_code == 200
+        except (ServerError, httpx.HTTPError):
+            open_to_all = True
+        if open_to_all:
+            raise _PortLost(
+                f"another server answers on {self._server.url}",
+                culprit="machine",
+                fix="run again; a free port is picked each time",
+                detail=self._detail(self._server.log_text()),
+            )
+
+
+class _GrowingLog:
+    """The new lines of a log since the last look; a progress bar's states count as lines."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._offset = 0
+        self._size = 0
+        self._grown_s = time.monotonic()
+        self.last_line = ""
+
+    def quiet_s(self, now_s: float) -> float:
+        return now_s - self._grown_s
+
+    def new_lines(self, now_s: float) -> list[str]:
+        if self._path is None:
+            return []
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except OSError:
+            return []
+        if self._offset + len(data) > self._size:
+            self._size = self._offset + len(data)
+            self._grown_s = now_s
+        # Only whole lines move on; a half-written one is seen again when it is complete.
+        whole = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        self._offset += whole
+        lines = [line for line in re.split(r"[\r\n]+", data[:whole].decode("utf-8", errors="replace")) if line]
+        self.last_line = tail("\n".join(lines), 1)[:160] or self.last_line
+        return lines
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _listens(url: str) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((LOOPBACK, int(url.rpartition(":")[2]))) == 0

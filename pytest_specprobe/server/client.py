@@ -1,21 +1,59 @@
 """An HTTP client for SGLang's own API, with bounded answers."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import ipaddress
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+from urllib.parse import urlsplit
 
+import httpx
+
+from pytest_specprobe.errors import MeasurementError, ServerError
 from pytest_specprobe.measure.records import Generation, Prompt
+from pytest_specprobe.server.generation import Arrivals
 from pytest_specprobe.server.info import ServerInfo
+from pytest_specprobe.server.redaction import redact_text
+
+logger = logging.getLogger(__name__)
+
+_ANSWER_LIMIT = 16 << 20  # bytes of one plain answer; /server_info has about 50 KB
+# A stream repeats all its ids in every chunk unless the server is told otherwise: quadratic, so bounded apart.
+_STREAM_LIMIT = 1 << 30
+_CHUNK_LIMIT = 16 << 20
+_CONNECT_S = 10.0
+_PLAIN_S = 30.0
+_FLUSH_PAUSE_S = 0.25
 
 
 class Client:
-    """A client of one server: loopback unless told, no redirects, every answer bounded in size and time.
+    """A client of one server: no redirects, no proxies, every answer bounded in size and time.
 
     Safe to use from several threads at once.
+
+    :param request_timeout_s: patience for one whole generation in seconds.
+    :param silence_s: patience for the next piece of a streamed answer in seconds.
     """
 
-    def __init__(self, url: str, *, api_key: str | None = None, request_timeout_s: float = 600.0) -> None:
-        self.url = url.rstrip("/")
+    def __init__(
+        self, url: str, *, api_key: str | None = None, request_timeout_s: float = 600.0, silence_s: float = 120.0
+    ) -> None:
+        self.url = _checked(url, with_key=api_key is not None)
+        self._secrets = (api_key,) if api_key else ()
+        self._request_timeout_s = request_timeout_s
+        self._silence_s = silence_s
+        self._http = httpx.Client(
+            base_url=self.url,
+            # Raw bytes only: a compressed answer could unfold beyond any bound.
+            headers={"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
+            timeout=httpx.Timeout(_PLAIN_S, connect=_CONNECT_S),
+            follow_redirects=False,
+            trust_env=False,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -25,13 +63,22 @@ class Client:
     ) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return f"Client({self.url!r})"
+
     def close(self) -> None:
         """Close all connections."""
-        raise NotImplementedError
+        self._http.close()
 
-    def healthy(self, *, timeout_s: float = 5.0) -> bool:
-        """Tell whether ``/health`` answers 200 within ``timeout_s`` seconds; never raises."""
-        raise NotImplementedError
+    def healthy(self, *, timeout_s: float = 10.0) -> bool:
+        """Tell whether ``/health`` answers 200 within ``timeout_s`` seconds; never raises.
+
+        SGLang answers after a token was generated, which takes a second at least.
+        """
+        with contextlib.suppress(ServerError, MeasurementError):
+            status, _ = self._plain("GET", "/health", patience_s=timeout_s)
+            return status == 200
+        return False
 
     def server_info(self) -> ServerInfo:
         """Return the server's resolved settings (``/server_info``, or ``/get_server_info`` of older SGLang).
@@ -39,7 +86,10 @@ class Client:
         :raises ServerError: if the server cannot be reached or refuses.
         :raises MeasurementError: if the answer is not what SGLang sends.
         """
-        raise NotImplementedError
+        status, body = self._plain("GET", "/server_info")
+        if status == 404:
+            status, body = self._plain("GET", "/get_server_info")
+        return ServerInfo.parse(self._json("/server_info", status, body))
 
     def version(self) -> str:
         """Return SGLang's version."""
@@ -50,27 +100,183 @@ class Client:
 
         :raises MeasurementError: if the server is still busy after ``patience_s`` seconds.
         """
-        raise NotImplementedError
+        deadline = time.monotonic() + patience_s
+        while True:
+            status, body = self._plain("POST", "/flush_cache")
+            if status == 200:
+                return
+            if status != 400:
+                raise self._refused("/flush_cache", status, body)
+            if time.monotonic() > deadline:
+                raise MeasurementError(
+                    f"the server was still busy after {patience_s:.0f} s, so its cache could not be flushed",
+                    culprit="machine",
+                    fix="make sure that nothing else sends requests to this server",
+                )
+            time.sleep(_FLUSH_PAUSE_S)
 
     def generate(
-        self,
-        prompt: Prompt,
-        *,
-        max_new_tokens: int,
-        ignore_eos: bool,
-        temperature: float = 0.0,
-        sampling: Mapping[str, object] | None = None,
+        self, prompt: Prompt, *, max_new_tokens: int, ignore_eos: bool, temperature: float = 0.0
     ) -> Generation:
         """Run one request through the streaming ``/generate`` and time every arrival.
 
-        :raises ServerError: if the server dies, hangs past the deadline, or refuses.
+        :raises ServerError: if the server dies, hangs past its deadline, or refuses.
         :raises MeasurementError: if a required field is missing or contradicts the tokens that arrived.
         """
-        raise NotImplementedError
+        body = {
+            "input_ids": list(prompt.input_ids),
+            "stream": True,
+            "sampling_params": {
+                "max_new_tokens": max_new_tokens,
+                "ignore_eos": ignore_eos,
+                "temperature": temperature,
+            },
+        }
+        with self._errors("/generate"):
+            start_s = time.perf_counter()
+            arrivals = Arrivals(prompt, start_s=start_s)
+            timeout = httpx.Timeout(self._silence_s, connect=_CONNECT_S)
+            with self._http.stream("POST", "/generate", json=body, timeout=timeout) as response:
+                if response.status_code != 200:
+                    raise self._refused(
+                        "/generate", response.status_code, self._bounded(response, start_s + _PLAIN_S)
+                    )
+                for data in self._events(response, deadline_s=start_s + self._request_timeout_s):
+                    now_s = time.perf_counter()
+                    arrivals.add(self._json("/generate", 200, data), now_s=now_s)
+        return arrivals.finish()
 
     def tokenize_chat(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
         """Return prompt token ids: the server's own chat template and tokenizer, generation prompt added.
 
-        :raises ServerError: if the server cannot do it (the fix says why: no chat template, or an older SGLang).
+        :raises ServerError: if the server cannot do it (no chat template, or no tokenizer).
         """
-        raise NotImplementedError
+        body = {"messages": [dict(message) for message in messages]}
+        status, answer = self._plain("POST", "/v1/tokenize", json=body)
+        if status in {400, 404, 422}:
+            raise ServerError(
+                f"the server cannot render chat messages (HTTP {status}: {self._shown(answer)})",
+                culprit="target",
+                fix="give the target's tokenizer a chat template, or use a workload of plain text",
+            )
+        tokens = self._object("/v1/tokenize", status, answer).get("tokens")
+        if not isinstance(tokens, list) or not tokens or not all(type(t) is int and t >= 0 for t in tokens):
+            raise MeasurementError(
+                "/v1/tokenize did not answer with token ids", culprit="engine", fix="use SGLang 0.5.12 or newer"
+            )
+        return tuple(tokens)
+
+    def _plain(self, method: str, path: str, *, json: Any = None, patience_s: float = _PLAIN_S) -> tuple[int, bytes]:
+        with self._errors(path):
+            deadline_s = time.perf_counter() + patience_s
+            timeout = httpx.Timeout(patience_s, connect=min(patience_s, _CONNECT_S))
+            with self._http.stream(method, path, json=json, timeout=timeout) as response:
+                return response.status_code, self._bounded(response, deadline_s)
+
+    def _bounded(self, response: httpx.Response, deadline_s: float) -> bytes:
+        body = bytearray()
+        for piece in response.iter_raw():
+            body += piece
+            self._guard(response, len(body), _ANSWER_LIMIT, deadline_s)
+        return bytes(body)
+
+    def _events(self, response: httpx.Response, *, deadline_s: float) -> Iterator[bytes]:
+        """Yield the data of each server-sent event; the stream must end with ``[DONE]``."""
+        waiting, total = b"", 0
+        for piece in response.iter_raw():
+            total += len(piece)
+            self._guard(response, total, _STREAM_LIMIT, deadline_s)
+            *lines, waiting = (waiting + piece).split(b"\n")
+            self._guard(response, len(waiting), _CHUNK_LIMIT, deadline_s)
+            for line in lines:
+                data = line.removeprefix(b"data:").strip() if line.startswith(b"data:") else b""
+                if data == b"[DONE]":
+                    return
+                if data:
+                    yield data
+        raise self._lost("/generate", "the answer ended early")
+
+    def _guard(self, response: httpx.Response, size: int, limit: int, deadline_s: float) -> None:
+        path = response.request.url.path
+        if size > limit:
+            raise self._lost(path, f"the answer is larger than {limit >> 20} MiB")
+        if time.perf_counter() > deadline_s:
+            raise self._lost(path, "the answer took longer than its deadline")
+
+    @contextlib.contextmanager
+    def _errors(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except httpx.TimeoutException as error:
+            raise self._lost(path, f"no answer in time ({type(error).__name__})") from error
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+            raise self._lost(path, f"{type(error).__name__}: {error}") from error
+
+    def _lost(self, path: str, what: str) -> ServerError:
+        return ServerError(
+            f"{self.url}{path}: {redact_text(what, secrets=self._secrets)}",
+            culprit="machine",
+            fix="look at the server's log; a server that died or hangs says why there",
+        )
+
+    def _refused(self, path: str, status: int, body: bytes) -> ServerError:
+        if status in {401, 403}:
+            return ServerError(
+                f"{self.url}{path}: the server refuses the API key (HTTP {status})",
+                culprit="harness",
+                fix="set SPECPROBE_API_KEY to the key that the server was started with",
+            )
+        if 300 <= status < 400:
+            return ServerError(
+                f"{self.url}{path}: the server redirects elsewhere (HTTP {status}), which is not followed",
+                culprit="harness",
+                fix="name the server's own URL",
+            )
+        return ServerError(
+            f"{self.url}{path}: HTTP {status}: {self._shown(body)}",
+            culprit="engine",
+            fix="look at the server's log",
+        )
+
+    def _json(self, path: str, status: int, body: bytes) -> Any:
+        if status != 200:
+            raise self._refused(path, status, body)
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise MeasurementError(
+                f"{self.url}{path} did not answer with JSON: {self._shown(body)}",
+                culprit="engine",
+                fix="check that the URL is an SGLang server; look at its log",
+            ) from error
+
+    def _object(self, path: str, status: int, body: bytes) -> dict[str, Any]:
+        answer = self._json(path, status, body)
+        return answer if isinstance(answer, dict) else {}
+
+    def _shown(self, body: bytes) -> str:
+        text = body[:300].decode("utf-8", errors="replace")
+        return redact_text("".join(c if c.isprintable() else " " for c in text), secrets=self._secrets).strip()
+
+
+def _checked(url: str, *, with_key: bool) -> str:
+    parts = urlsplit(url if "//" in url else f"http://{url}")
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ServerError(
+            f"{redact_text(url)} is no http(s) URL", culprit="harness", fix="name it as http://HOST:PORT"
+        )
+    if parts.username or parts.password:
+        raise ServerError(
+            "the server's URL holds a password, which would end up in logs",
+            culprit="harness",
+            fix="put the key into SPECPROBE_API_KEY instead",
+        )
+    if with_key and parts.scheme == "http" and not _is_loopback(parts.hostname):
+        logger.warning("the API key goes to %s unencrypted; https would protect it", parts.hostname)
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+
+
+def _is_loopback(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"

@@ -7,7 +7,7 @@ from typing import Any
 HIDDEN = "***"
 # A whole word of the name, so that TOKENIZER_PATH and max_total_tokens stay readable.
 _SECRET_WORDS = re.compile(
-    r"(^|[_-])(token|secret|password|passwd|api[_-]?key|access[_-]?key|admin[_-]?key|private[_-]?key|credentials?"
+    r"(^|[_-])(token$|secret|password|passwd|api[_-]?key|access[_-]?key|admin[_-]?key|private[_-]?key|credentials?"
     r"|authorization|keyfile[_-]?password)($|[_-])",
     re.IGNORECASE,
 )

@@ -1,0 +1,136 @@
+"""One streamed answer of ``/generate``, parsed and timed: from SGLang's chunks to a ``Generation``.
+
+SGLang has named the speculation fields three times (research: up to 0.5.10, 0.5.11, from 0.5.12 on); all are
+read, and an answer with only a part of them is an error, never a zero.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_specprobe.errors import MeasurementError
+from pytest_specprobe.measure.records import Generation, Prompt
+
+_ROUNDS = ("spec_verify_ct",)
+_ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
+_HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram", "spec_acceptance_histogram")
+
+
+class Arrivals:
+    """Collects the chunks of one streamed answer; ``start_s`` is when the request was sent (perf_counter)."""
+
+    def __init__(self, prompt: Prompt, *, start_s: float) -> None:
+        self._prompt = prompt
+        self._start_s = start_s
+        self._ids: list[int] = []
+        self._text = ""
+        self._meta: Mapping[str, Any] = {}
+        self._chunk_tokens: list[int] = []
+        self._chunk_s: list[float] = []
+
+    def add(self, chunk: object, *, now_s: float) -> None:
+        """Take in one decoded chunk that arrived at ``now_s``.
+
+        Chunks hold all tokens so far, or (``--incremental-streaming-output``) the new ones only; the count of
+        tokens tells which.
+
+        :raises MeasurementError: if it reports an error, lacks a field, or contradicts the tokens before it.
+        """
+        if not isinstance(chunk, dict):
+            raise self._bad(f"a chunk is {type(chunk).__name__}, not an object")
+        if chunk.get("error") is not None:
+            raise self._bad(f"the server reported {chunk['error']!r}")
+        meta = chunk.get("meta_info")
+        if not isinstance(meta, dict):
+            raise self._bad("a chunk has no meta_info")
+        total = self._count(meta, "completion_tokens")
+        ids, before = chunk.get("output_ids"), len(self._ids)
+        if not isinstance(ids, list) or not all(type(i) is int and i >= 0 for i in ids):
+            raise self._bad("a chunk has no output_ids")
+        if len(ids) == total and ids[:before] == self._ids:
+            self._text = chunk.get("text") or self._text
+        elif before + len(ids) == total:
+            ids = [*self._ids, *ids]
+            self._text += chunk.get("text") or ""
+        else:
+            raise self._bad(f"{total} completion_tokens are reported, but {len(ids)} ids came after {before}")
+        if total > before:
+            self._chunk_tokens.append(total - before)
+            self._chunk_s.append(now_s)
+        self._ids, self._meta = ids, meta
+
+    def finish(self) -> Generation:
+        """Return the finished request.
+
+        :raises MeasurementError: if the answer ended early, has no token, or lacks a required field.
+        """
+        reason = self._meta.get("finish_reason")
+        if not isinstance(reason, dict) or not isinstance(reason.get("type"), str):
+            raise self._bad("the answer ended before the request was finished")
+        if reason["type"] not in {"stop", "length"}:
+            raise self._bad(f"it was cut off: {reason.get('message') or reason['type']}")
+        if not self._ids:
+            raise self._bad("the answer has no token")
+        rounds, accepted, histogram = self._speculation()
+        return Generation(
+            prompt_id=self._prompt.id,
+            workload=self._prompt.workload,
+            prompt_tokens=self._count(self._meta, "prompt_tokens"),
+            cached_tokens=self._count(self._meta, "cached_tokens"),
+            completion_tokens=len(self._ids),
+            output_ids=tuple(self._ids),
+            text=self._text,
+            finish_reason=reason["type"],
+            rounds=rounds,
+            accepted=accepted,
+            histogram=histogram,
+            sglang_accept_length=self._accept_length() if rounds is not None else None,
+            start_s=self._start_s,
+            first_s=self._chunk_s[0],
+            last_s=self._chunk_s[-1],
+            first_tokens=self._chunk_tokens[0],
+            chunk_tokens=tuple(self._chunk_tokens),
+            chunk_s=tuple(self._chunk_s),
+        )
+
+    def _speculation(self) -> tuple[int | None, int | None, tuple[int, ...] | None]:
+        values = [self._first(names) for names in (_ROUNDS, _ACCEPTED, _HISTOGRAM)]
+        if all(value is None for value in values) and not any(k.startswith("spec_") for k in self._meta):
+            return None, None, None
+        rounds, accepted, histogram = values
+        if rounds == 0:
+            # A request that ended with its prefill token had no round; SGLang then leaves the others out.
+            return 0, 0, ()
+        if rounds is None or accepted is None or histogram is None:
+            seen = ", ".join(sorted(k for k in self._meta if k.startswith("spec_")))
+            raise self._bad(f"only a part of the speculation fields is there ({seen})")
+        if not isinstance(histogram, list):
+            raise self._bad(f"the acceptance histogram is {histogram!r}")
+        counts = tuple(self._as_count("acceptance histogram", item) for item in histogram)
+        return self._as_count(_ROUNDS[0], rounds), self._as_count(_ACCEPTED[0], accepted), counts
+
+    def _accept_length(self) -> float | None:
+        value = self._meta.get("spec_accept_length")
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise self._bad(f"spec_accept_length is {value!r}")
+        return float(value)
+
+    def _first(self, names: tuple[str, ...]) -> Any:
+        return next((self._meta[name] for name in names if self._meta.get(name) is not None), None)
+
+    def _count(self, meta: Mapping[str, Any], name: str) -> int:
+        return self._as_count(name, meta.get(name))
+
+    def _as_count(self, name: str, value: Any) -> int:
+        if type(value) is not int or value < 0:
+            raise self._bad(f"{name} is {value!r}")
+        return value
+
+    def _bad(self, what: str) -> MeasurementError:
+        return MeasurementError(
+            f"request {self._prompt.id}: {what}"[:500],
+            culprit="engine",
+            fix="look at the server's log; the measurement is invalid until every request succeeds",
+        )

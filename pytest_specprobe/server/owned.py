@@ -1,0 +1,144 @@
+"""A server that we booted: what it is, whether it lives, and how it ends."""
+
+import contextlib
+import logging
+import os
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pytest_specprobe.server import ownership
+from pytest_specprobe.server.bootlog import tail
+from pytest_specprobe.server.client import Client
+from pytest_specprobe.server.process import Supervised
+from pytest_specprobe.server.redaction import redact_text
+
+logger = logging.getLogger(__name__)
+
+_LOG_LIMIT = 64 << 20  # bytes of a log that are looked at, from its end
+_MEMORY_PATIENCE_S = 60.0
+_MEMORY_SLACK_MIB = 512
+
+
+def read_log(path: Path, *, secrets: tuple[str, ...] = ()) -> str:
+    """Return a log's text (its last 64 MiB), redacted; empty if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _LOG_LIMIT))
+            return redact_text(file.read(_LOG_LIMIT).decode("utf-8", errors="replace"), secrets=secrets)
+    except OSError:
+        return ""
+
+
+class OwnedServer:
+    """A running server that ends with this object, or with this process, whichever is first."""
+
+    owned = True
+
+    def __init__(
+        self,
+        supervised: Supervised,
+        client: Client,
+        *,
+        command: tuple[str, ...],
+        scrubbed: tuple[str, ...],
+        log_path: Path,
+        api_key: str,
+        gpu_memory_mib: dict[str, int],
+    ) -> None:
+        self.client = client
+        self.url = client.url
+        self.pid: int | None = supervised.pid
+        self.command: tuple[str, ...] | None = command
+        self.scrubbed = scrubbed
+        self.boot_s: float | None = None
+        self.log_path: Path | None = log_path
+        self.api_key = api_key
+        self._supervised = supervised
+        self._log_path = log_path
+        self._gpu_memory_mib = gpu_memory_mib
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"OwnedServer({self.url!r}, pid={self.pid})"
+
+    def alive(self) -> bool:
+        """Tell whether the server process runs."""
+        return self._supervised.poll()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait up to ``timeout_s`` seconds for the server to end; return whether it still runs."""
+        return self._supervised.poll(timeout_s)
+
+    @property
+    def exit(self) -> tuple[int | None, int | None]:
+        """Exit code and signal of a server that has ended; (None, None) while it runs."""
+        return self._supervised.exit_code, self._supervised.exit_signal
+
+    def log_text(self) -> str:
+        """Return the whole log, redacted."""
+        return read_log(self._log_path, secrets=(self.api_key,))
+
+    def log_tail(self, lines: int = 30) -> str:
+        """Return the last lines of the log that say something, redacted."""
+        return tail(self.log_text(), lines)
+
+    def close(self) -> None:
+        """Stop the server and wait until nothing of it is left: no process, no port, no GPU memory.
+
+        :raises ServerError: if a process would not end.
+        """
+        if self._closed:
+            return
+        self.client.close()
+        self._supervised.stop()
+        self._closed = True
+        ownership.forget(self._supervised.marker)
+        self._redact_log()
+        self._await_memory()
+
+    def _redact_log(self) -> None:
+        """Take the key out of the log on disk: older SGLang prints all its arguments."""
+        with contextlib.suppress(OSError):
+            data = self._log_path.read_bytes()
+            if self.api_key.encode() not in data:
+                return
+            descriptor, temporary = tempfile.mkstemp(dir=self._log_path.parent, prefix=f".{self._log_path.name}.")
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(data.replace(self.api_key.encode(), b"***"))
+                Path(temporary).replace(self._log_path)
+            except BaseException:
+                Path(temporary).unlink(missing_ok=True)
+                raise
+
+    def _await_memory(self) -> None:
+        """Wait for the driver, which gives memory back a while after the process is gone."""
+        deadline = time.monotonic() + _MEMORY_PATIENCE_S
+        while held := self._held_memory():
+            if time.monotonic() > deadline:
+                holders = "; ".join(map(str, ownership.gpu_holders())) or "no process is named"
+                logger.warning("GPU memory has not come back: %s (%s)", held, holders)
+                return
+            time.sleep(1.0)
+
+    def _held_memory(self) -> str:
+        if not self._gpu_memory_mib:
+            return ""
+        now = ownership.gpu_memory_mib()
+        return ", ".join(
+            f"{uuid}: {now[uuid]} MiB, {before} before"
+            for uuid, before in self._gpu_memory_mib.items()
+            if now.get(uuid, 0) > before + _MEMORY_SLACK_MIB
+        )
