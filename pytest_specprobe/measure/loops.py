@@ -32,7 +32,7 @@ def loop(ids: Sequence[int]) -> str | None:
     for period in range(1, min(_LONGEST_PERIOD, len(text) // 3) + 1):
         same = text[period:] == text[:-period]
         repeated = len(same) if same.all() else int(same[::-1].argmin())
-        if repeated >= max(2 * period, _TAIL_TOKENS):
+        if repeated >= max(2 * period, _TAIL_TOKENS - period):
             return f"ends in a loop of {period} tokens, repeated over {repeated + period} tokens"
     if len(text) >= _GRAM_TOKENS:
         grams = np.lib.stride_tricks.sliding_window_view(text, _GRAM)

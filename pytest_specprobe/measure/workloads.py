@@ -95,7 +95,8 @@ def looks_random(texts: Iterable[str]) -> bool:
     """Tell whether texts look like random tokens or words.
 
     In any language and in code a few words make up much of the text: two words drawn at random from real text are the
-    same at least once in 300 times, from a vocabulary drawn at random hardly ever. Too little text is never called random.
+    same at least once in 500 times, from a vocabulary drawn at random hardly ever. Too little text is never called
+    random.
     """
     counts = Counter(word.lower() for text in texts for word in _WORD.findall(text))
     total = counts.total()
@@ -150,8 +151,8 @@ def _chat(line: str, *, default: str, where: str, problems: list[str]) -> Chat |
     found = [*_unknown_keys(entry), *_wrong_types(entry)]
     if ("messages" in entry) == ("prompt" in entry):
         found.append("give either messages or prompt")
-    messages = entry.get("messages", [{"role": "user", "content": entry.get("prompt")}])
-    found.extend(_wrong_messages(messages))
+    messages = entry.get("messages", [{"role": "user", "content": entry.get("prompt", "")}])
+    found.extend(() if found else _wrong_messages(messages))
     if found:
         problems.extend(f"{where}: {problem}" for problem in found)
         return None

@@ -1,0 +1,147 @@
+"""Self-checks: each planted fault gives its own finding, and a sound pass gives none."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+
+from pytest_specprobe.errors import MeasurementError
+from pytest_specprobe.findings import Finding
+from pytest_specprobe.measure import validity
+from pytest_specprobe.measure.acceptance import measure_acceptance
+from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.throughput import declared, measure_throughput
+
+Make = Callable[..., Generation]
+ROUNDS = [0, 1, 2, 0, 1, 0] * 6
+
+
+def sound(make: Make) -> list[Generation]:
+    return [make(f"p{i}", ROUNDS, depth=2) for i in range(8)]
+
+
+def failing(findings: Iterable[Finding]) -> list[str]:
+    return [f.id for f in findings if f.status == "fail"]
+
+
+def test_a_sound_pass_fails_nothing_and_says_what_was_looked_at(make: Make, plain: Make) -> None:
+    own = sound(make)
+    base = [plain(f"p{i}", own[0].completion_tokens) for i in range(8)]
+    acceptance, throughput = measure_acceptance(own, depth=2), measure_throughput(own, baseline=base)
+    tokens = own[0].completion_tokens
+    findings = [
+        *validity.check_requests(own, depth=2),
+        *validity.check_acceptance(acceptance, own, target=base, server_mean=acceptance.accept_length.value),
+        *validity.check_throughput(throughput, own, baseline=base, new_tokens=tokens),
+    ]
+    assert failing(findings) == []
+    assert len({f.id for f in findings}) == len(findings) == 12
+    assert all(f.seen and f.expected and f.why and f.fix for f in findings)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"rounds": None, "accepted": None, "histogram": None}, ["proof.no-speculation-fields"]),
+        ({"histogram": (18, 12, 7)}, ["measure.histogram"]),
+        ({"histogram": (18, 12, 5, 1)}, ["measure.histogram"]),
+        ({"completion_tokens": 62}, ["measure.token-count", "measure.server-mean"]),
+        ({"completion_tokens": 58}, ["measure.token-count", "measure.server-mean"]),
+        ({"sglang_accept_length": 1.0}, ["measure.server-mean"]),
+        ({"completion_tokens": 59, "sglang_accept_length": 59 / 36}, []),  # two drafts trimmed at the end
+        ({"sglang_accept_length": None}, []),
+    ],
+)
+def test_one_request_that_contradicts_itself(make: Make, change: dict[str, object], expected: list[str]) -> None:
+    own = sound(make)
+    assert own[3].completion_tokens == 61
+    assert own[3].histogram == (18, 12, 6)
+    own[3] = replace(own[3], **change)  # type: ignore[arg-type]
+    findings = validity.check_requests(own, depth=2)
+    assert failing(findings) == expected
+    assert all("p3" in f.seen for f in findings if f.status == "fail")
+
+
+@pytest.mark.parametrize(
+    ("rounds", "pinned"),
+    [
+        ([2] * 60, True),
+        ([1] * 60, True),  # simulated acceptance of a whole number
+        ([1, 2] * 60, True),  # simulated acceptance of 2.5: nothing is ever rejected
+        ([0] * 60, False),  # a dead drafter is a result, not a fault of the measurement
+        ([2] * 55 + [0] * 5, False),
+        ([2] * 5, False),  # too few to tell
+    ],
+)
+def test_acceptance_that_does_not_look(make: Make, rounds: list[int], pinned: bool) -> None:
+    own = [make(f"p{i}", rounds, depth=2) for i in range(3)]
+    found = failing(validity.check_acceptance(measure_acceptance(own, depth=2), own))
+    assert ("measure.pinned" in found) is pinned
+
+
+@pytest.mark.parametrize(("loops", "invalid"), [(0, False), (2, False), (3, True)])
+def test_more_than_a_quarter_of_looping_target_texts(make: Make, plain: Make, loops: int, invalid: bool) -> None:
+    own = sound(make)
+    target = [plain(f"p{i}", 60, output_ids=[1, 2] * 30 if i < loops else None) for i in range(8)]
+    dropped = validity.dropped_prompts(target)
+    assert list(dropped) == [f"p{i}" for i in range(loops)]
+    got = measure_acceptance(own, depth=2, dropped=dropped)
+    assert ("measure.looping" in failing(validity.check_acceptance(got, own, target=target))) is invalid
+
+
+def test_loops_are_looked_for_in_the_targets_text_not_the_drafters(make: Make, plain: Make) -> None:
+    own = [make(f"p{i}", ROUNDS, depth=2, output_ids=[1, 2] * 31) for i in range(8)]
+    target = [plain(f"p{i}", 60) for i in range(8)]
+    got = measure_acceptance(own, depth=2)
+    assert "measure.looping" not in failing(validity.check_acceptance(got, own, target=target))
+    assert "measure.looping" in failing(validity.check_acceptance(got, own))
+
+
+def test_one_token_repeated_where_the_target_writes_text(make: Make, plain: Make) -> None:
+    own = sound(make)
+    own[0] = replace(own[0], output_ids=(0,) * own[0].completion_tokens)
+    target = [plain(f"p{i}", 60) for i in range(8)]
+    got = measure_acceptance(own, depth=2)
+    assert failing(validity.check_acceptance(got, own, target=target)) == ["measure.one-token"]
+    target[0] = plain("p0", 60, output_ids=[0] * 60)
+    assert failing(validity.check_acceptance(got, own, target=target)) == []
+
+
+@pytest.mark.parametrize(("mean", "expected"), [(1.70, []), (1.9, ["measure.server-total"])])
+def test_the_servers_running_mean(make: Make, mean: float, expected: list[str]) -> None:
+    own = sound(make)
+    got = measure_acceptance(own, depth=2)
+    assert got.accept_length.value == pytest.approx(1.667, abs=1e-3)
+    assert failing(validity.check_acceptance(got, own, server_mean=mean)) == expected
+
+
+@pytest.mark.parametrize(("tok_s", "expected"), [(35.0, []), (30.0, ["measure.speedup-above-accept-length"])])
+def test_a_speedup_above_the_accept_length_is_a_broken_baseline(
+    make: Make, tok_s: float, expected: list[str]
+) -> None:
+    own = sound(make)  # 55.6 tok/s at accept length 1.667
+    got = measure_throughput(own, baseline=declared(tok_s))
+    assert failing(validity.check_throughput(got, own)) == expected
+
+
+def test_faults_of_a_throughput_pass(make: Make, plain: Make) -> None:
+    own = sound(make)
+    base = [plain(f"p{i}", 61) for i in range(8)]
+    got = measure_throughput(own, baseline=base)
+    base[1] = replace(base[1], completion_tokens=60)
+    own[2] = replace(own[2], cached_tokens=64)
+    times = own[4].chunk_s
+    own[4] = replace(own[4], chunk_s=(*times[:-1], times[-1] + 2.0), last_s=times[-1] + 2.0)
+    findings = validity.check_throughput(
+        got, own, baseline=base, new_tokens=dict.fromkeys((g.prompt_id for g in own), 61)
+    )
+    assert failing(findings) == ["measure.length", "measure.prefix-hit", "measure.stall"]
+    assert [f.severity for f in findings if f.status == "fail"] == ["error", "warning", "warning"]
+
+
+def test_a_failed_request_makes_the_measurement_invalid() -> None:
+    error = MeasurementError("request p3 failed: connection lost", culprit="engine", fix="read the log")
+    finding = validity.invalid(error)
+    assert finding.id == "measure.failed"
+    assert (finding.status, finding.severity, finding.culprit) == ("fail", "error", "engine")
+    assert "p3" in finding.seen
