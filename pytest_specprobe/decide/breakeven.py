@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_specprobe.measure.records import Estimate
+from pytest_specprobe.profiles import Verdict
 
 P_REACH = 0.80
 MIN_HEADROOM = 1.10
@@ -128,3 +129,10 @@ def required_acceptance(length: float, *, depth: int) -> float | None:
         else:
             high = middle
     return 0.5 * (low + high)
+
+
+def reading(point: BreakEven, accept_length: float, *, min_headroom: float = MIN_HEADROOM) -> Verdict:
+    """Return what bare numbers say about paying, without any interval; a probe's verdict needs the intervals."""
+    if accept_length > point.accept_length:
+        return "profitable"
+    return "verify-bound" if point.headroom < min_headroom else "finetune"
