@@ -1,0 +1,267 @@
+"""The table of verdicts: each row, each boundary, what stays possible, and the gate on top."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_specprobe.decide.breakeven import measured_break_even
+from pytest_specprobe.decide.settle import prompts_needed
+from pytest_specprobe.decide.verdict import Decision, Evidence, decide
+from pytest_specprobe.findings import Finding, Severity
+from pytest_specprobe.measure.records import Estimate
+from pytest_specprobe.profiles import Gate
+
+GATE = Gate()
+
+
+def e(value: float, half: float = 0.01, *, n: int = 24) -> Estimate:
+    return Estimate(value, value - half, value + half, n)
+
+
+def seen(*, n: int = 24, **changes: Any) -> Evidence:
+    """A drafter that is correlated and does not pay, with room: ``finetune``."""
+    base = e(1.9, 0.05, n=n)
+    point = measured_break_even(base, round_s=0.023, depth=2)
+    facts: dict[str, Any] = {
+        "accept_length": e(1.5, 0.05, n=n),
+        "margin": e(0.2, 0.05, n=n),
+        "accepted": 500,
+        "rounds": 1000,
+        "blind": True,
+        "tok_per_s": e(65, 1, n=n),
+        "speedup": e(0.8, 0.03, n=n),
+        "headroom": point.headroom_interval,
+        "break_even": point,
+    }
+    return Evidence(**(facts | changes))
+
+
+def finding(slug: str, severity: Severity = "error") -> Finding:
+    return Finding(
+        id=slug,
+        severity=severity,
+        status="fail",
+        culprit="engine",
+        seen="x",
+        expected="y",
+        why="Because.",
+        fix="Do z.",
+    )
+
+
+# --- the rows, in order ------------------------------------------------------------------------------------------
+
+
+def test_a_failed_check_is_broken_whatever_was_measured() -> None:
+    got = decide(seen(speedup=e(2.0)), gate=GATE, findings=[finding("proof.not-speculating"), finding("measure.x")])
+    assert (got.verdict, got.gate) == ("broken", "fail")
+    assert "proof.not-speculating (engine)" in got.reasons[0]
+    assert got.next == ("Do z.",)
+
+
+def test_an_invalid_measurement_has_no_verdict() -> None:
+    got = decide(seen(speedup=e(2.0)), gate=GATE, findings=[finding("measure.pinned")])
+    assert (got.verdict, got.gate, got.candidates) == (None, "error", ())
+    assert "measure.pinned" in got.reasons[1]
+
+
+def test_warnings_decide_nothing() -> None:
+    found = [finding("config.x", "warning"), finding("measure.stall", "warning")]
+    assert decide(seen(), gate=GATE, findings=found).verdict == "finetune"
+
+
+def test_nothing_measured() -> None:
+    got = decide(None, gate=GATE)
+    assert (got.verdict, got.gate) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({"margin": Estimate(-0.1, -0.2, -0.05, 24)}, "uncorrelated"),
+        ({"margin": Estimate(0.01, -0.01, 0.03, 24)}, "uncorrelated"),
+        ({"margin": Estimate(0.01, 0.0, 0.03, 24), "speedup": e(2.0)}, "uncorrelated"),
+        ({"speedup": Estimate(1.1, 1.001, 1.2, 24)}, "profitable"),
+        ({"speedup": e(1.5), "headroom": e(0.5)}, "profitable"),
+        ({"headroom": Estimate(1.03, 1.0, 1.0999, 24)}, "verify-bound"),
+        ({"headroom": Estimate(1.2, 1.10, 1.3, 24)}, "finetune"),
+        ({}, "finetune"),
+        ({"speedup": Estimate(1.05, 1.0, 1.1, 24)}, "undecided"),
+        ({"headroom": e(1.10)}, "undecided"),
+        ({"speedup": None, "headroom": None, "break_even": None}, "undecided"),
+    ],
+)
+def test_the_first_row_that_applies(changes: dict[str, Any], verdict: str) -> None:
+    got = decide(seen(**changes), gate=GATE)
+    assert got.verdict == verdict
+    assert verdict == "undecided" or got.candidates == (verdict,)
+    json.dumps(got.to_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "candidates"),
+    [
+        ({"speedup": e(1.0)}, ("profitable", "finetune")),
+        ({"speedup": e(1.0), "headroom": e(1.0)}, ("profitable", "verify-bound")),
+        ({"speedup": e(1.0), "headroom": e(1.1)}, ("profitable", "verify-bound", "finetune")),
+        ({"headroom": e(1.1)}, ("verify-bound", "finetune")),
+        ({"speedup": None, "headroom": None}, ("profitable", "verify-bound", "finetune")),
+    ],
+)
+def test_what_stays_possible(changes: dict[str, Any], candidates: tuple[str, ...]) -> None:
+    got = decide(seen(**changes), gate=GATE)
+    assert got.candidates == candidates
+    assert any("still possible: " + ", ".join(candidates) in reason for reason in got.reasons)
+
+
+def test_few_prompts_are_undecided() -> None:
+    got = decide(seen(n=23, speedup=e(2.0, n=23)), gate=GATE)
+    assert (got.verdict, got.candidates, got.gate) == ("undecided", ("profitable",), "inconclusive")
+    assert got.more_prompts == 1
+    assert any("24 needed" in reason for reason in got.reasons)
+    assert decide(seen(n=24, speedup=e(2.0)), gate=GATE).verdict == "profitable"
+
+
+def test_few_prompts_cannot_call_a_drafter_uncorrelated_by_lack_of_evidence() -> None:
+    got = decide(seen(n=8, margin=Estimate(0.1, -0.05, 0.25, 8)), gate=GATE)
+    assert got.verdict == "undecided"
+    assert got.candidates == ("uncorrelated", "finetune")
+    assert {c.name: c.result for c in got.gate_checks}["p1_margin"] == "inconclusive"
+    dead = decide(seen(n=8, margin=Estimate(-0.05, -0.07, -0.03, 8), accepted=0), gate=GATE)
+    assert (dead.verdict, dead.gate) == ("uncorrelated", "fail")
+    assert "nothing at all was accepted" in dead.reasons[0]
+    assert any("trained for" in step for step in dead.next)
+
+
+def test_without_a_blind_control_the_report_says_so() -> None:
+    words = "not shown to read hidden states"
+    assert any(words in reason for reason in decide(seen(blind=False), gate=GATE).reasons)
+    assert not any(words in reason for reason in decide(seen(), gate=GATE).reasons)
+
+
+def test_the_founding_probe_is_verify_bound() -> None:
+    base = Estimate(2.365, 2.34, 2.39, 24)
+    point = measured_break_even(base, round_s=1.5 / 52, depth=2)
+    got = decide(
+        seen(accept_length=e(1.5), speedup=e(0.634), headroom=point.headroom_interval, break_even=point), gate=GATE
+    )
+    assert (got.verdict, got.gate) == ("verify-bound", "fail")
+    assert any("2.37 [2.34, 2.39] of at most 3" in reason for reason in got.reasons)
+    assert any("1.03" in reason and "below 1.1" in reason for reason in got.reasons)
+
+
+def test_finetune_says_what_to_reach() -> None:
+    (first, second) = decide(seen(), gate=GATE).next
+    assert first == "fine-tuning can pay"
+    assert "1.90 of at most 3: 57% acceptance at every position" in second
+
+
+# --- the gate ----------------------------------------------------------------------------------------------------
+
+
+def results(got: Decision) -> dict[str, str]:
+    return {check.name: check.result for check in got.gate_checks}
+
+
+@pytest.mark.parametrize(
+    ("gate", "changes", "result"),
+    [
+        ({}, {}, "pass"),
+        ({}, {"speedup": e(1.5)}, "pass"),
+        ({}, {"headroom": e(1.0)}, "fail"),
+        ({}, {"headroom": e(1.1)}, "inconclusive"),  # verify-bound is not accepted, finetune is
+        ({}, {"speedup": e(1.0)}, "pass"),  # whichever it is, it is accepted
+        ({"accept_verdicts": ["profitable"]}, {"speedup": e(1.0)}, "inconclusive"),
+        ({"accept_verdicts": ["profitable"]}, {}, "fail"),
+        ({}, {"margin": e(0.0)}, "fail"),
+        ({}, {"accept_length": Estimate(1.02, 1.0, 1.1, 24)}, "inconclusive"),
+        ({}, {"accept_length": Estimate(1.0, 1.0, 1.0, 24)}, "fail"),
+        ({"min_accept_length": 1.6}, {}, "fail"),
+        ({"min_accept_length": 1.5}, {}, "inconclusive"),
+        ({"min_accept_length": 1.4}, {}, "pass"),
+        ({"min_speedup": 0.7}, {}, "pass"),
+        ({"min_speedup": 0.8}, {}, "inconclusive"),
+        ({"min_speedup": 0.9}, {}, "fail"),
+        ({"min_tok_per_s": 60}, {}, "pass"),
+        ({"min_tok_per_s": 70}, {}, "fail"),
+        ({"min_tok_per_s": 60}, {"tok_per_s": None}, "inconclusive"),
+        ({"min_accept_length": 1.6, "min_speedup": 0.8}, {}, "fail"),  # the worst condition wins
+        ({}, {"speedup": None, "headroom": None, "break_even": None}, "inconclusive"),
+        ({"accept_verdicts": ["undecided"]}, {"speedup": None, "headroom": None, "break_even": None}, "pass"),
+        (
+            {"accept_verdicts": ["profitable", "verify-bound", "finetune"]},
+            {"speedup": None, "headroom": None, "break_even": None},
+            "pass",
+        ),
+    ],
+)
+def test_the_gate(gate: dict[str, Any], changes: dict[str, Any], result: str) -> None:
+    assert decide(seen(**changes), gate=Gate(**gate)).gate == result
+
+
+def test_every_condition_is_named_by_its_profile_key() -> None:
+    got = decide(seen(), gate=Gate(min_speedup=0.5, min_tok_per_s=10))
+    assert list(results(got)) == [
+        "min_accept_length", "p1_margin", "min_speedup", "min_tok_per_s", "min_prompts", "accept_verdicts"
+    ]  # fmt: skip
+    assert set(results(got).values()) == {"pass"}
+
+
+def test_a_drafter_that_does_not_read_the_target_fails_even_if_the_profile_accepts_the_verdict() -> None:
+    got = decide(seen(margin=e(0.0)), gate=Gate(accept_verdicts=("uncorrelated",)))
+    assert results(got)["accept_verdicts"] == "pass"
+    assert got.gate == "fail"
+
+
+# --- how many more -----------------------------------------------------------------------------------------------
+
+
+def test_more_prompts_follow_the_square_of_the_distance() -> None:
+    near, far = prompts_needed(e(0.98, 0.03), 1.0), prompts_needed(e(0.96, 0.03), 1.0)
+    assert near is not None
+    assert far is not None
+    assert near == pytest.approx(4 * far, rel=0.05)
+    assert near == pytest.approx(24 * (1.5 * 1.43) ** 2, rel=0.02)
+    assert prompts_needed(e(1.0, 0.03), 1.0) is None
+    assert prompts_needed(e(0.999, 0.03), 1.0) is None
+
+
+def test_an_undecided_verdict_says_how_many_more() -> None:
+    got = decide(seen(speedup=e(0.98, 0.03)), gate=GATE)
+    assert got.more_prompts is not None
+    assert 80 < got.more_prompts < 100
+    assert any(f"about {got.more_prompts} more prompts" in step for step in got.next)
+    assert decide(seen(), gate=GATE).more_prompts is None
+    close = decide(seen(speedup=e(1.0)), gate=GATE)
+    assert close.more_prompts is None
+    assert any("too close" in step for step in close.next)
+    assert any("baseline" in step for step in decide(seen(speedup=None, headroom=None), gate=GATE).next)
+
+
+# --- invariants --------------------------------------------------------------------------------------------------
+
+bounds = st.tuples(st.floats(0.2, 3.0), st.floats(0, 0.5), st.floats(0, 0.5)).map(
+    lambda t: Estimate(t[0], t[0] - t[1], t[0] + t[2], 24)
+)
+
+
+@settings(max_examples=300)
+@given(bounds, bounds, st.floats(-0.3, 0.3), st.floats(0, 0.2))
+def test_narrower_intervals_never_add_a_candidate(
+    speedup: Estimate, headroom: Estimate, margin: float, half: float
+) -> None:
+    def shrunk(x: Estimate) -> Estimate:
+        return Estimate(x.value, (x.low + x.value) / 2, (x.high + x.value) / 2, x.n)
+
+    wide = decide(seen(speedup=speedup, headroom=headroom, margin=e(margin, half)), gate=GATE)
+    narrow = decide(seen(speedup=shrunk(speedup), headroom=shrunk(headroom), margin=e(margin, half)), gate=GATE)
+    assert wide.candidates
+    assert set(narrow.candidates) <= set(wide.candidates)
+    assert (wide.verdict == "undecided") == (len(wide.candidates) > 1)
+    if wide.gate == "pass":
+        assert narrow.gate == "pass"
+    if wide.gate == "fail":
+        assert narrow.gate == "fail"
