@@ -43,6 +43,8 @@ def redact_value(value: Any, *, secrets: Iterable[str] = ()) -> Any:
             key: HIDDEN if item is not None and is_secret_name(str(key)) else redact_value(item, secrets=secrets)
             for key, item in value.items()
         }
+    if isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value):
+        return type(value)(redact_command(value, secrets=secrets))
     if isinstance(value, list | tuple):
         return type(value)(redact_value(item, secrets=secrets) for item in value)
     return redact_text(value, secrets=secrets) if isinstance(value, str) else value
