@@ -207,7 +207,7 @@ def shapes(s: Subject) -> Outcome:
     asks="the engine uses every tensor of the file",
     why=f"A trained tensor that the loader drops changes what the drafter computes: {_SILENT}.",
     fix="rename it to what SGLang's loader knows, or retrain without it",
-    follows=("config.class", "tensor.prefix", "config.layers", "config.target-as-drafter"),
+    follows=("config.class", "tensor.prefix", "config.layers", "config.layer-limit", "config.target-as-drafter"),
 )
 def unused(s: Subject) -> Outcome:
     """Report dropped tensors that no more telling check reports."""

@@ -128,7 +128,7 @@ def tied(s: Subject) -> Outcome:
     why="draft_vocab_size null makes the engine use the target's full head; a reduced head or d2t in the file then "
     "fails to load or maps ids that are target ids already.",
     fix="set draft_vocab_size to the rows of lm_head.weight",
-    follows=("config.class",),
+    follows=("config.class", "head.key-missing"),
 )
 def borrowed_but_mapped(s: Subject) -> Outcome:
     """Null with the files of a reduced drafter."""

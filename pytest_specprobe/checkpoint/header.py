@@ -88,15 +88,16 @@ def open_regular(path: Path, *, culprit: Culprit) -> Iterator[tuple[BinaryIO, in
         raise CheckpointError(
             f"{shown(path)} cannot be opened: {reason}", culprit=culprit, fix="check the path and its permissions"
         ) from error
-    with os.fdopen(descriptor, "rb", buffering=0) as raw:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise CheckpointError(
-                f"{shown(path)} is {_kind(status.st_mode)}, not a file",
-                culprit=culprit,
-                fix="point at a checkpoint made of regular files",
-            )
-        yield raw, status.st_size
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise CheckpointError(
+            f"{shown(path)} is {_kind(status.st_mode)}, not a file",
+            culprit=culprit,
+            fix="point at a checkpoint made of regular files",
+        )
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        yield file, status.st_size
 
 
 def read_header(path: Path, *, culprit: Culprit = "drafter-file") -> Header:

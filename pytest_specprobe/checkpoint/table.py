@@ -9,10 +9,9 @@ from pytest_specprobe.checkpoint.inspect import CHECKS
 _HEAD = """# Static checks
 
 What `specprobe inspect DRAFTER [--target TARGET]` asks of a drafter's files, and what each fault does to a running
-server. Made from the checks themselves (`python -m pytest_specprobe.checkpoint.table > docs/checks.md`); do not edit
-by hand.
+server. Made from the checks themselves (`python -m pytest_specprobe.checkpoint.table > docs/checks.md`), not by hand.
 
-An *error* makes the exit code 1, a *warning* is a hint, an *info* a fact worth knowing. Where one fault breaks several
+An *error* makes the exit code 1, a *warning* is a hint, an *info* a fact worth knowing. Where one fault breaks many
 checks, its consequences are folded into it: the last column names the causes that a check is folded into.
 """
 _COLUMNS = ("check", "severity", "culprit", "must hold", "what breaking it does", "next", "folded into")

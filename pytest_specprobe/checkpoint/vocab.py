@@ -119,7 +119,7 @@ def _some(values: Iterable[Any]) -> str:
 
 @check(
     "vocab.missing",
-    rows=("V01",),
+    rows=("V01", "V11"),
     asks="a drafter with a smaller vocabulary than its target ships d2t",
     why="Without d2t, draft ids are read as the first target ids: accept length 1.0-1.1 on a healthy server.",
     fix="export d2t (int64 [draft_vocab_size], target id minus draft id) with the weights",
@@ -383,7 +383,7 @@ def t2d_length(s: Subject) -> Outcome:
     asks="t2d marks as many ids as the head has rows",
     why="One report had 1,746 marks for 32,000 rows: the loss mask then hides most tokens from training.",
     fix="rebuild t2d from d2t, or export both from the run that trained the head",
-    follows=("head.draft-vocab-size", "vocab.t2d-length", "vocab.t2d-dtype", "vocab.d2t-length"),
+    follows=("head.draft-vocab-size", "vocab.untouched", "vocab.t2d-length", "vocab.t2d-dtype", "vocab.d2t-length"),
 )
 def t2d_count(s: Subject) -> Outcome:
     """V5: popcount(t2d) == draft_vocab_size."""
@@ -429,8 +429,10 @@ def t2d_disagrees(s: Subject) -> Outcome:
     asks="the target's end-of-text and end-of-turn ids are in the set",
     why="The end of an answer can then never be drafted; one round of every answer is lost.",
     fix="force the special ids into the set when the mapping is built",
-    follows=("vocab.missing", "vocab.absolute-ids", "vocab.untouched", "vocab.d2t-length", "target.vocab",
-             "vocab.range", "vocab.duplicate", "vocab.t2d-disagrees"),
+    follows=(
+        "vocab.missing", "vocab.absolute-ids", "vocab.untouched", "vocab.first-ids", "vocab.d2t-length",
+        "vocab.range", "vocab.duplicate", "vocab.t2d-disagrees", "target.vocab",
+    ),
 )  # fmt: skip
 def stop_ids(s: Subject) -> Outcome:
     """V8: needs the target's tokenizer files."""

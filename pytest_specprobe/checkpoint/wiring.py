@@ -285,6 +285,7 @@ def aux_few_layers(s: Subject) -> Outcome:
     why="Ids mean 'output of layer i' to most classes and 'input of layer i' to DeepSeek-type ones: off by one costs "
     "about 0.1 of accept length, and in one report first-position acceptance (10 % instead of 45 %).",
     fix="compare with the layers used in training",
+    follows=("target.class",),
 )
 def aux_capture(s: Subject) -> Outcome:
     """State the layers, for explicit ids and for the default rule."""

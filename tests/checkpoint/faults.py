@@ -1,0 +1,480 @@
+"""Faults for the tests, one for each way a drafter can be wrong: how it is made, and the finding it must give."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+from pytest_specprobe.errors import Culprit
+from pytest_specprobe.profiles import Speculation
+from tests.checkpoint import checkpoint_builder as build
+from tests.checkpoint.checkpoint_builder import DRAFT, HIDDEN, VOCAB, Checkpoint
+
+Edit = Callable[[Checkpoint], object]
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A fault: how it is made, and the finding it must give."""
+
+    name: str
+    finding: str
+    culprit: Culprit
+    drafter: Edit = lambda c: None
+    target: Edit = lambda c: None
+    base: Callable[[], Checkpoint] = build.llama
+    spoil: Callable[[Path], object] = lambda path: None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def config(**changes: Any) -> Edit:
+    return lambda c: c.config.update(changes)
+
+
+def eagle(**changes: Any) -> Edit:
+    return lambda c: c.config["eagle_config"].update(changes)
+
+
+def without(*keys: str) -> Edit:
+    return lambda c: [c.config.pop(key) for key in keys]
+
+
+def drop(*names: str) -> Edit:
+    return lambda c: [c.tensors.pop(name) for name in names]
+
+
+def put(name: str, value: np.ndarray[Any, Any]) -> Edit:
+    return lambda c: c.tensors.__setitem__(name, value)
+
+
+def change(name: str, edit: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]) -> Edit:
+    return lambda c: c.tensors.__setitem__(name, edit(c.tensors[name].copy()))
+
+
+def both(*edits: Edit) -> Edit:
+    return lambda c: [edit(c) for edit in edits]
+
+
+def remap(ids: np.ndarray[Any, Any]) -> Edit:
+    d2t, t2d = build.tables(ids)
+    return both(put("d2t", d2t), put("t2d", t2d))
+
+
+def at(index: int, value: object) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
+    def edit(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        values[index] = value
+        return values
+
+    return edit
+
+
+RNG = np.random.default_rng(3)
+NO_TABLES = drop("model.embed_tokens.weight", "lm_head.weight")
+
+
+def prefixed(prefix: str, *rooms: str) -> Edit:
+    return lambda c: c.rename(lambda name: f"{prefix}{name}" if name.startswith(rooms) else name)
+
+
+def norms(*names: str) -> Edit:
+    return lambda c: c.tensors.update({f"{name}.weight": build.norm(RNG, HIDDEN) for name in names})
+
+
+def _cut(path: Path) -> None:
+    file = path / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def _directory(path: Path) -> None:
+    (path / "model.safetensors").unlink()
+    (path / "model.safetensors").mkdir()
+
+
+def _index_elsewhere(path: Path) -> None:
+    (path / "model.safetensors.index.json").write_text('{"weight_map": {"d2t": "../model.safetensors"}}')
+
+
+def _become_the_target(c: Checkpoint) -> None:
+    c.config, c.tensors = build.target().config, build.target().tensors
+
+
+def _fuse_mla(c: Checkpoint) -> None:
+    prefix = "midlayer.self_attn"
+    halves = [c.tensors.pop(f"{prefix}.{half}.weight") for half in ("q_a_proj", "kv_a_proj_with_mqa")]
+    c.tensors[f"{prefix}.fused_qkv_a_proj_with_mqa.weight"] = np.concatenate(halves)
+
+
+def _untrained(c: Checkpoint) -> None:
+    for name, value in c.tensors.items():
+        if value.dtype == np.float16:
+            fresh = np.ones(value.shape) if value.ndim == 1 else 0.02 * RNG.standard_normal(value.shape)
+            c.tensors[name] = fresh.astype(np.float16)
+
+
+def _absolute(c: Checkpoint) -> None:
+    c.tensors["d2t"] = np.flatnonzero(c.tensors["t2d"]).astype(np.int64)
+
+
+def _descending(c: Checkpoint) -> None:
+    ids = np.flatnonzero(c.tensors["t2d"])[::-1]
+    c.tensors["d2t"] = (ids - np.arange(len(ids))).astype(np.int64)
+
+
+def two_layers(c: Checkpoint) -> None:
+    """A second layer under the newer names; its attention reads one hidden state, not two."""
+    c.config["num_hidden_layers"] = 2
+    c.rename(lambda name: name.replace("midlayer.", "layers.0."))
+    for name, value in list(c.tensors.items()):
+        if name.startswith("layers.0."):
+            narrow = value[:, :HIDDEN] if value.ndim == 2 and value.shape[1] == 2 * HIDDEN else value
+            c.tensors[name.replace("layers.0.", "layers.1.")] = narrow.copy()
+
+
+def split(path: Path, *, lose: str | None = None) -> None:
+    """Turn the one file into two shards with an index."""
+    tensors = load_file(path / "model.safetensors")
+    (path / "model.safetensors").unlink()
+    names = sorted(tensors)
+    weight_map: dict[str, str] = {}
+    for number, part in enumerate((names[::2], names[1::2]), start=1):
+        file = f"model-0000{number}-of-00002.safetensors"
+        save_file({name: tensors[name] for name in part if name != lose}, path / file)
+        weight_map |= dict.fromkeys(part, file)
+    (path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+
+
+def _head_kept(path: Path) -> None:
+    """Make the sibling ``parent`` a drafter with the same head over another mapping."""
+    parent = build.llama()
+    remap(np.sort(np.random.default_rng(99).choice(VOCAB, DRAFT, replace=False)))(parent)
+    parent.save(path.parent / "parent")
+
+
+DEEPSEEK = {"architectures": ["DeepseekV3ForCausalLM"]}
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12345\n"
+
+MUTATIONS = [
+    # files
+    Mutation(
+        "pickled only",
+        "file.pickled",
+        "drafter-file",
+        spoil=lambda p: (p / "model.safetensors").rename(p / "pytorch_model.bin"),
+    ),
+    Mutation("no weights", "file.missing", "drafter-file", spoil=lambda p: (p / "model.safetensors").unlink()),
+    Mutation(
+        "lfs pointer", "file.lfs-pointer", "drafter-file", spoil=lambda p: (p / "model.safetensors").write_bytes(LFS)
+    ),
+    Mutation("cut", "file.truncated", "drafter-file", spoil=_cut),
+    Mutation(
+        "garbage",
+        "file.bad-header",
+        "drafter-file",
+        spoil=lambda p: (p / "model.safetensors").write_bytes(b"\xff" * 4096),
+    ),
+    Mutation("a directory", "file.unreadable", "drafter-file", spoil=_directory),
+    Mutation("no config", "file.missing", "drafter-config", spoil=lambda p: (p / "config.json").unlink()),
+    Mutation(
+        "config cut",
+        "file.bad-json",
+        "drafter-config",
+        spoil=lambda p: (p / "config.json").write_text('{"architectures"'),
+    ),
+    Mutation("index elsewhere", "file.index-path", "drafter-file", spoil=_index_elsewhere),
+    Mutation("index without shard tensor", "file.index", "drafter-file", spoil=lambda p: split(p, lose="t2d")),
+    Mutation(
+        "two copies",
+        "file.repeated",
+        "drafter-file",
+        spoil=lambda p: save_file({"t2d": build.llama().tensors["t2d"]}, p / "old.safetensors"),
+    ),
+    Mutation(
+        "pickle beside",
+        "file.pickled-beside",
+        "drafter-file",
+        spoil=lambda p: (p / "pytorch_model.bin").write_bytes(b"x"),
+    ),
+    Mutation(
+        "training state",
+        "file.optimizer-state",
+        "drafter-file",
+        spoil=lambda p: (p / "training_state.pt").write_bytes(b"x"),
+    ),
+    # config
+    Mutation("EAGLE", "config.eagle-not-eagle3", "launch-flags", options={"algorithm": "EAGLE"}),
+    Mutation(
+        "nested",
+        "config.nested",
+        "drafter-config",
+        both(
+            config(speculators_model_type="eagle3", transformer_layer_config={}),
+            without("model_type", "architectures"),
+        ),
+    ),
+    Mutation("vLLM's class", "config.class", "drafter-config", config(architectures=["Eagle3LlamaForCausalLM"])),
+    Mutation(
+        "base class",
+        "config.class",
+        "drafter-config",
+        config(architectures=["LlamaForCausalLM"]),
+        target=config(architectures=["Qwen3ForCausalLM"]),
+    ),
+    Mutation("no class", "config.class", "drafter-config", without("architectures")),
+    Mutation("no model_type", "config.model-type", "drafter-config", without("model_type")),
+    Mutation("null use_cache", "config.null-field", "drafter-config", config(use_cache=None)),
+    Mutation("null target width", "config.null-field", "drafter-config", config(target_hidden_size=None)),
+    Mutation("no layers", "config.size-missing", "drafter-config", without("num_hidden_layers")),
+    Mutation("draft vocab 0", "config.draft-vocab-size", "drafter-config", config(draft_vocab_size=0)),
+    Mutation("draft vocab -1", "config.draft-vocab-size", "drafter-config", config(draft_vocab_size=-1)),
+    Mutation("40 layers", "config.layers", "drafter-config", config(num_hidden_layers=40)),
+    Mutation("one layer of two", "config.layers", "drafter-config", both(two_layers, config(num_hidden_layers=1))),
+    Mutation(
+        "two MLA layers",
+        "config.layer-limit",
+        "engine",
+        both(config(num_hidden_layers=2), norms("layers.1.hidden_norm")),
+        base=build.mla,
+    ),
+    Mutation(
+        "old engine",
+        "config.engine-version",
+        "engine",
+        lambda c: c.rename(lambda n: n.replace("midlayer.", "layers.0.")),
+        options={"engine_version": "0.5.11"},
+    ),
+    Mutation("gelu", "config.activation", "drafter-config", config(hidden_act="gelu")),
+    Mutation("the target as drafter", "config.target-as-drafter", "launch-flags", _become_the_target),
+    Mutation(
+        "a tree",
+        "config.topk",
+        "launch-flags",
+        options={"speculation": Speculation(num_steps=3, eagle_topk=4, num_draft_tokens=12)},
+    ),
+    # target
+    Mutation("another width", "target.hidden", "drafter-config", target=both(config(hidden_size=128), NO_TABLES)),
+    Mutation("another vocabulary", "target.vocab", "drafter-config", target=both(config(vocab_size=700), NO_TABLES)),
+    Mutation(
+        "another name",
+        "target.name",
+        "drafter-file",
+        config(base_model="org/Some-70B"),
+    ),
+    Mutation(
+        "quantised target",
+        "target.quantized",
+        "launch-flags",
+        target=config(quantization_config={"quant_method": "fp8"}),
+    ),
+    Mutation(
+        "packed embedding",
+        "target.packed-embedding",
+        "target",
+        target=put("model.embed_tokens.weight", np.zeros((VOCAB, HIDDEN), dtype=np.uint8)),
+    ),
+    Mutation("bf16 target", "target.dtype", "drafter-file", target=config(torch_dtype="bfloat16")),
+    Mutation("target without class", "target.class", "target", target=without("architectures")),
+    Mutation("MLA target", "target.kind", "drafter-config", target=config(kv_lora_rank=16)),
+    # tensors
+    Mutation("prefix", "tensor.prefix", "drafter-file", prefixed("module.", "midlayer", "fc", "norm", "lm_head")),
+    Mutation(
+        "MLA under model.",
+        "tensor.prefix",
+        "drafter-file",
+        prefixed("model.", "midlayer", "fc", "norm"),
+        base=build.mla,
+    ),
+    Mutation("no o_proj", "tensor.missing", "drafter-file", drop("midlayer.self_attn.o_proj.weight")),
+    Mutation("no k_proj", "tensor.missing", "drafter-file", drop("midlayer.self_attn.k_proj.weight")),
+    Mutation("no final norm", "tensor.missing", "drafter-file", drop("norm.weight")),
+    Mutation(
+        "own embedding needed",
+        "tensor.missing",
+        "drafter-file",
+        both(config(target_hidden_size=128), change("fc.weight", lambda v: np.tile(v, 2))),
+        target=both(config(hidden_size=128), NO_TABLES),
+    ),
+    Mutation(
+        "narrow down_proj",
+        "tensor.shape",
+        "drafter-file",
+        change("midlayer.mlp.down_proj.weight", lambda v: v[:, :-8]),
+    ),
+    Mutation(
+        "single width q_proj",
+        "tensor.shape",
+        "drafter-file",
+        change("midlayer.self_attn.q_proj.weight", lambda v: v[:, :HIDDEN]),
+    ),
+    Mutation(
+        "extra matrix",
+        "tensor.unused",
+        "drafter-file",
+        put("midlayer.extra_proj.weight", build.trained(RNG, HIDDEN, HIDDEN)),
+    ),
+    Mutation(
+        "q bias",
+        "tensor.bias-ignored",
+        "drafter-config",
+        put("midlayer.self_attn.q_proj.bias", build.trained(RNG, HIDDEN)),
+    ),
+    Mutation("fc bias", "tensor.bias-ignored", "drafter-config", put("fc.bias", build.trained(RNG, HIDDEN))),
+    Mutation("fused MLA", "tensor.fused-ignored", "drafter-file", _fuse_mla, base=build.mla),
+    Mutation("NaN", "tensor.not-finite", "drafter-file", change("midlayer.mlp.up_proj.weight", at(3, np.nan))),
+    Mutation("blind fc", "tensor.constant", "drafter-file", change("fc.weight", np.zeros_like)),
+    Mutation("random weights", "tensor.untrained", "drafter-file", _untrained),
+    Mutation(
+        "one float32 matrix",
+        "tensor.dtype",
+        "drafter-file",
+        change("midlayer.mlp.up_proj.weight", lambda v: v.astype(np.float32)),
+    ),
+    # head
+    Mutation("no draft_vocab_size", "head.key-missing", "drafter-config", without("draft_vocab_size")),
+    Mutation("no head", "head.missing", "drafter-file", drop("lm_head.weight")),
+    Mutation("wrong count", "head.draft-vocab-size", "drafter-config", config(draft_vocab_size=DRAFT - 1)),
+    Mutation("full head", "head.rows", "drafter-file", put("lm_head.weight", build.trained(RNG, VOCAB, HIDDEN))),
+    Mutation("tied", "head.tied", "drafter-config", config(tie_word_embeddings=True)),
+    Mutation("null draft_vocab_size", "head.borrowed-but-mapped", "drafter-config", config(draft_vocab_size=None)),
+    Mutation(
+        "short embedding",
+        "head.embedding-rows",
+        "drafter-file",
+        put("embed_tokens.weight", build.trained(RNG, VOCAB - 1, HIDDEN)),
+    ),
+    Mutation(
+        "random embedding",
+        "head.embedding-differs",
+        "drafter-file",
+        put("embed_tokens.weight", build.trained(RNG, VOCAB, HIDDEN)),
+    ),
+    # fc and auxiliary layers
+    Mutation("no fc", "fc.missing", "drafter-file", drop("fc.weight")),
+    Mutation(
+        "four blocks",
+        "fc.width",
+        "drafter-config",
+        change("fc.weight", lambda v: np.concatenate([v, v[:, :HIDDEN]], axis=1)),
+    ),
+    Mutation("odd width", "fc.width", "drafter-file", change("fc.weight", lambda v: v[:, :-8])),
+    Mutation("norm flag without norms", "fc.norm-missing", "drafter-file", config(fc_norm=True)),
+    Mutation("norms without flag", "fc.norm-ignored", "drafter-config", norms("fc_norm.0", "fc_norm.1", "fc_norm.2")),
+    Mutation(
+        "legacy norms without flag",
+        "fc.norm-ignored",
+        "drafter-config",
+        norms("aux_norm_low", "aux_norm_mid", "aux_norm_high"),
+    ),
+    Mutation(
+        "norm_before_fc on MLA", "fc.norm-unsupported", "drafter-config", config(norm_before_fc=True), base=build.mla
+    ),
+    Mutation("no ids", "fc.aux-absent", "drafter-config", without("eagle_config")),
+    Mutation(
+        "ids outside",
+        "fc.aux-misplaced",
+        "drafter-config",
+        both(without("eagle_config"), config(eagle_aux_hidden_state_layer_ids=[0, 2, 6])),
+    ),
+    Mutation("empty ids", "fc.aux-empty", "drafter-config", eagle(eagle_aux_hidden_state_layer_ids=[])),
+    Mutation(
+        "twice the same layer",
+        "fc.aux-duplicate",
+        "drafter-config",
+        eagle(eagle_aux_hidden_state_layer_ids=[1, 3, 3]),
+    ),
+    Mutation("descending ids", "fc.aux-order", "drafter-config", eagle(eagle_aux_hidden_state_layer_ids=[4, 3, 1])),
+    Mutation(
+        "another target's ids", "fc.aux-range", "drafter-config", eagle(eagle_aux_hidden_state_layer_ids=[2, 30, 58])
+    ),
+    Mutation(
+        "the last layer's output", "fc.aux-range", "drafter-config", eagle(eagle_aux_hidden_state_layer_ids=[1, 3, 7])
+    ),
+    Mutation(
+        "few layers",
+        "fc.aux-few-layers",
+        "target",
+        eagle(eagle_aux_hidden_state_layer_ids=None),
+        target=config(num_hidden_layers=6),
+    ),
+    Mutation("no auxiliary states", "fc.aux-off", "drafter-config", eagle(use_aux_hidden_state=False)),
+    # positions
+    Mutation("half the positions", "rope.positions", "drafter-config", config(max_position_embeddings=2048)),
+    Mutation("longer serving", "rope.positions", "drafter-config", options={"serving_context": 8192}),
+    Mutation("no positions", "rope.positions-missing", "drafter-config", without("max_position_embeddings")),
+    Mutation(
+        "two spellings",
+        "rope.spellings",
+        "drafter-config",
+        both(config(rope_parameters={"rope_theta": 50000.0, "rope_type": "default"}, rope_theta=10000.0)),
+    ),
+    Mutation("theta lost", "rope.theta", "drafter-config", without("rope_theta")),
+    Mutation(
+        "scaling lost",
+        "rope.scaling",
+        "drafter-config",
+        target=config(rope_scaling={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}),
+    ),
+    # mapping
+    Mutation("no d2t", "vocab.missing", "drafter-file", drop("d2t", "t2d")),
+    Mutation("float d2t", "vocab.d2t-dtype", "drafter-file", change("d2t", lambda v: v.astype(np.float32))),
+    Mutation("flat d2t", "vocab.d2t-dtype", "drafter-file", change("d2t", lambda v: v[None])),
+    Mutation("short d2t", "vocab.d2t-length", "drafter-file", change("d2t", lambda v: v[:-1])),
+    Mutation("absolute ids", "vocab.absolute-ids", "drafter-file", _absolute),
+    Mutation("absolute ids, no witness", "vocab.absolute-ids", "drafter-file", both(_absolute, drop("t2d"))),
+    Mutation("arange", "vocab.absolute-ids", "drafter-file", both(put("d2t", np.arange(DRAFT)), drop("t2d"))),
+    Mutation("untouched zeros", "vocab.untouched", "drafter-file", change("d2t", np.zeros_like)),
+    Mutation(
+        "untouched, t2d ones",
+        "vocab.untouched",
+        "drafter-file",
+        both(change("d2t", np.zeros_like), change("t2d", np.ones_like)),
+    ),
+    Mutation(
+        "untouched, t2d zeros",
+        "vocab.untouched",
+        "drafter-file",
+        both(change("d2t", np.zeros_like), change("t2d", np.zeros_like)),
+    ),
+    Mutation("the first ids", "vocab.first-ids", "drafter-file", remap(np.arange(DRAFT))),
+    Mutation(
+        "beyond the vocabulary",
+        "vocab.range",
+        "drafter-file",
+        both(change("d2t", lambda v: at(-1, v[-1] + 1)(v)), drop("t2d")),
+    ),
+    Mutation("negative id", "vocab.range", "drafter-file", both(change("d2t", at(0, -1)), drop("t2d"))),
+    Mutation(
+        "one id twice",
+        "vocab.duplicate",
+        "drafter-file",
+        both(change("d2t", lambda v: at(5, v[4] - 1)(v)), drop("t2d")),
+    ),
+    Mutation("descending", "vocab.order", "drafter-file", _descending),
+    Mutation("no t2d", "vocab.t2d-missing", "drafter-file", drop("t2d")),
+    Mutation("t2d as bytes", "vocab.t2d-dtype", "drafter-file", change("t2d", lambda v: v.astype(np.uint8))),
+    Mutation("short t2d", "vocab.t2d-length", "drafter-file", change("t2d", lambda v: v[:-1])),
+    Mutation(
+        "an extra mark",
+        "vocab.t2d-count",
+        "drafter-file",
+        change("t2d", lambda v: at(int(np.flatnonzero(~v)[0]), True)(v)),
+    ),
+    Mutation(
+        "another run's t2d",
+        "vocab.t2d-disagrees",
+        "drafter-file",
+        put("t2d", build.mapping(np.random.default_rng(8))[1]),
+    ),
+    Mutation("no stop id", "vocab.stop-ids", "drafter-file", remap(np.arange(3, VOCAB - 1, 3)[:DRAFT])),
+    Mutation(
+        "foreign text",
+        "vocab.coverage",
+        "workload",
+        remap(np.append(np.arange(1, 2 * DRAFT - 1, 2), VOCAB - 1)[:DRAFT]),
+        options={"sample_ids": [2, 4, 6, 8, 1]},
+    ),
+    Mutation("head kept", "vocab.rebuilt-under-head", "drafter-file", spoil=_head_kept, options={"parent": "parent"}),
+]
