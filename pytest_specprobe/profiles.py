@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
 
 from pytest_specprobe.errors import ProfileError
 
@@ -24,7 +24,8 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+    # strict: "true" must not turn remote code on, nor true be one GPU
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 T = TypeVar("T", bound=_Table)
@@ -70,7 +71,7 @@ class Gate(_Table):
     min_accept_length: Annotated[float, Field(ge=0)] = 1.0
     min_speedup: Annotated[float, Field(ge=0)] = 0.0
     min_tok_per_s: Annotated[float, Field(ge=0)] = 0.0
-    accept_verdicts: tuple[Verdict, ...] = ("profitable", "finetune")
+    accept_verdicts: Annotated[tuple[Verdict, ...], Strict(strict=False)] = ("profitable", "finetune")
     p_reach: Share = 0.80
     min_headroom: Annotated[float, Field(gt=0)] = 1.10
 
@@ -85,8 +86,8 @@ class Target(_Table):
     model: Annotated[str, Field(min_length=1)]
     tp: Annotated[int, Field(ge=1)] = 1
     trust_remote_code: bool = False
-    server_args: tuple[str, ...] = ()
-    devices: tuple[Literal["cuda", "cpu"], ...] = ("cuda",)
+    server_args: Annotated[tuple[str, ...], Strict(strict=False)] = ()
+    devices: Annotated[tuple[Literal["cuda", "cpu"], ...], Strict(strict=False)] = ("cuda",)
     baseline: BaselineMode | Annotated[float, Field(gt=0)] = "boot"
     boot_timeout_s: Annotated[float, Field(gt=0)] = 1800.0
     workload: Annotated[str, Field(min_length=1)] = "default"

@@ -3,8 +3,6 @@
 from pytest_specprobe.decide.verdict import Decision
 from pytest_specprobe.errors import GateFailed, Inconclusive
 
-VERDICT = "accept_verdicts"
-
 
 def require_gate(decision: Decision, name: str) -> None:
     """Pass if the gate's condition ``name`` holds, or was not asked for.
@@ -27,4 +25,5 @@ def require_gate(decision: Decision, name: str) -> None:
 
 def require_verdict(decision: Decision) -> None:
     """Pass if every verdict that the intervals allow is one that the profile accepts."""
-    require_gate(decision, VERDICT)
+    for name in ("min_prompts", "accept_verdicts"):
+        require_gate(decision, name)

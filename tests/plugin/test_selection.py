@@ -1,0 +1,132 @@
+"""What is collected, in which order, under which ids; and what a plan prints."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+ITEMS = [
+    "specprobe/test_vocab_mapping.py::test_vocab_mapping[{0}]",
+    "specprobe/test_wiring.py::test_wiring[{0}]",
+    "specprobe/test_boot.py::test_boot[{0}]",
+    "specprobe/test_acceptance.py::test_acceptance[{0}]",
+    "specprobe/test_acceptance.py::test_reads_target[{0}]",
+    "specprobe/test_throughput.py::test_throughput[{0}]",
+    "specprobe/test_throughput.py::test_verdict[{0}]",
+]
+
+
+def collected(result: pytest.RunResult) -> list[str]:
+    return [line for line in result.outlines if "::" in line]
+
+
+def test_collects_the_suite_grouped_by_drafter(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess("--specprobe-drafter=aq_k2,aq_k2_mini", "--collect-only", "-q")
+    assert result.ret == 0
+    assert collected(result) == [item.format(name) for name in ("aq_k2", "aq_k2_mini") for item in ITEMS]
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["specprobe/test_boot.py"], [ITEMS[2]]),
+        (["specprobe/test_throughput.py::test_verdict"], [ITEMS[6]]),
+        (["-k", "vocab or wiring"], ITEMS[:2]),
+        (["--specprobe-static"], ITEMS[:2]),
+    ],
+)
+def test_parts_can_be_chosen(pytester: pytest.Pytester, args: list[str], expected: list[str]) -> None:
+    result = pytester.runpytest_subprocess("--specprobe-drafter=aq_k2", "--collect-only", "-q", *args)
+    assert collected(result) == [item.format("aq_k2") for item in expected]
+
+
+def test_the_drafter_may_come_from_the_ini_file(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nspecprobe_drafter = aq_k2\nspecprobe_static = true\n")
+    result = pytester.runpytest_subprocess("--collect-only", "-q")
+    assert collected(result) == [item.format("aq_k2") for item in ITEMS[:2]]
+
+
+def test_own_tests_get_the_drafter_in_their_id(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_own="def test_own(specprobe_profile):\n    assert specprobe_profile.target.tp == 8\n")
+    result = pytester.runpytest_subprocess("--specprobe-drafter=aq_k2", "test_own.py", "-v")
+    result.stdout.fnmatch_lines(["test_own.py::test_own[[]aq_k2[]] PASSED*"])
+    assert result.ret == 0
+
+
+def test_plan_names_command_checks_and_what_is_missing(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess("--specprobe-drafter=aq_k2", "--specprobe-plan")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        [
+            "aq_k2: drafter AQ-MedAI/Kimi-K2-Instruct-eagle3 on target kimi_k25 (moonshotai/Kimi-K2.5)",
+            "*2/1/3 steps/topk/draft tokens: accept length at most 3",
+            "*remote code*allowed by the profile",
+            "*sglang.launch_server*--tp-size 8*--speculative-algorithm EAGLE3*--mem-fraction-static 0.85*",
+            "*missing*hf download AQ-MedAI/Kimi-K2-Instruct-eagle3*",
+            "*missing*8 GPUs needed, 0 found*",
+        ]
+    )
+    assert not (pytester.path / ".specprobe").exists()
+
+
+def test_a_machine_without_files_and_gpus_ends_in_11(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess("--specprobe-drafter=aq_k2")
+    assert result.ret == 11
+    result.stdout.fnmatch_lines(
+        [
+            "*cannot be probed here*",
+            "*drafter 'AQ-MedAI/Kimi-K2-Instruct-eagle3' not found; looked at*hf download*",
+            "*target 'moonshotai/Kimi-K2.5' not found*hf download moonshotai/Kimi-K2.5*",
+            "*8 GPUs needed, 0 found*",
+        ]
+    )
+    assert "Traceback" not in result.stdout.str()
+    assert len(result.outlines) < 60, "one screen"
+    report = json.loads((pytester.path / ".specprobe" / "report.json").read_text())
+    assert report["drafters"][0]["gate"] == "error"
+    assert report["drafters"][0]["verdict"] is None
+    assert report["drafters"][0]["acceptance"] is None
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--specprobe-drafter=aq_k3"], "*no drafter profile is named 'aq_k3'; did you mean aq_k2*"),
+        (["--specprobe-plan"], "*--specprobe-plan needs --specprobe-drafter=NAME*"),
+        (["--specprobe-drafter=aq_k2", "--specprobe-device=tpu"], "*'tpu' is not auto, cuda or cpu*"),
+        (["--specprobe-drafter=aq_k2", "--specprobe-baseline=fast"], "*'fast' is not a positive number*"),
+        (["--specprobe-drafter=aq_k2", "--specprobe-server=here"], "*'here' is no URL*"),
+        (["--specprobe-drafter=aq_k2", "--specprobe-concurrency=0"], "*'0' is not a list of whole numbers*"),
+        (["--specprobe-drafter=aq_k2", "--specprobe-boot-timeout=nan"], "*'nan' is not a positive number*"),
+        (["--specprobe-drafter=aq_k2", "--specprobe-profiles=none.toml"], "*no such file*none.toml*"),
+        (["--specprobe-drafter=aq_k2", "-n2"], "*does not run under pytest-xdist*"),
+    ],
+)
+def test_unusable_options_end_in_4(pytester: pytest.Pytester, args: list[str], message: str) -> None:
+    result = pytester.runpytest_subprocess(*args)
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([message])
+    assert "Traceback" not in result.stderr.str() + result.stdout.str()
+
+
+def test_all_unusable_options_are_said_at_once(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess(
+        "--specprobe-drafter=aq_k2", "--specprobe-device=tpu", "--specprobe-concurrency=x"
+    )
+    result.stderr.fnmatch_lines(["*'x' is not a list*", "*tpu*"])
+
+
+def test_an_installed_wheel_says_that_the_mini_family_needs_a_clone(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = Path(__file__).parents[2] / "pytest_specprobe"
+    installed = pytester.path / "site" / "pytest_specprobe"
+    installed.parent.mkdir()
+    # a link would resolve to this repository; an installed package has no fixtures beside it
+
+    shutil.copytree(package, installed, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setenv("PYTHONPATH", str(installed.parent))
+    result = pytester.runpytest_subprocess("--specprobe-drafter=aq_k2_mini")
+    assert result.ret == 11
+    result.stdout.fnmatch_lines(["*clone needed*"])

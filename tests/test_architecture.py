@@ -1,0 +1,66 @@
+"""The direction of imports (ARCHITECTURE.md): each room may import itself and the rooms listed before it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pytest_specprobe
+
+PACKAGE = Path(pytest_specprobe.__file__).parent
+LAYERS = (
+    {"__init__"},
+    {"errors"},
+    {"findings"},
+    {"settings", "profiles"},
+    {"engines"},
+    {"checkpoint"},
+    {"staging"},
+    {"measure"},
+    {"server", "decide"},
+    {"record"},
+    {"probe"},
+    {"options", "hookspecs", "cli", "suite"},
+    {"active"},
+    {"plugin"},
+)
+PYTEST_MAY_BE_IMPORTED_BY = {"plugin", "active", "options", "hookspecs", "suite"}
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "overlay" not in path.parts)
+
+
+def room_of(path: Path) -> str:
+    relative = path.relative_to(PACKAGE)
+    return relative.parts[0].removesuffix(".py")
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield from ([f"{node.module}.{a.name}" for a in node.names] if node.module else [])
+
+
+def level(room: str) -> int:
+    return next(i for i, rooms in enumerate(LAYERS) if room in rooms)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_down(path: Path) -> None:
+    room = room_of(path)
+    for name in imports_of(path):
+        top, _, rest = name.partition(".")
+        assert top not in {"torch", "sglang", "transformers", "sgl_kernel"}, f"{path.name} imports {name}"
+        if top in {"pytest", "_pytest", "pytest_benchmark"}:
+            assert room in PYTEST_MAY_BE_IMPORTED_BY, f"{path.name} imports {name}"
+        if top == "pytest_specprobe" and rest:
+            other = rest.split(".")[0]
+            if other in {r for rooms in LAYERS for r in rooms} and other != room:
+                assert level(other) < level(room), f"{path.name} ({room}) imports {name} ({other})"
+
+
+def test_every_room_has_a_layer() -> None:
+    known = {room for rooms in LAYERS for room in rooms}
+    assert {room_of(path) for path in MODULES} <= known
