@@ -60,10 +60,10 @@ class Resamples:
     def ratio(self, numerator: FloatArray, denominator: FloatArray) -> Quantity:
         """Return the ratio of sums over prompts; both arguments are float64 [prompts].
 
-        :raises MeasurementError: if the denominator of the data or of a resample is not positive.
+        :raises MeasurementError: if the denominator of any resample is not positive.
         """
         below = self.weights @ denominator
-        if float(denominator.sum()) <= 0 or float(below.min()) <= 0:
+        if float(below.min()) <= 0:
             raise MeasurementError(
                 "a ratio over prompts has nothing in its denominator",
                 culprit="workload",

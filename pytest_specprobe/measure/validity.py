@@ -24,10 +24,14 @@ _STALL_SHARE = 0.05
 _STALL_FACTOR = 20.0
 
 
-def check_requests(generations: Sequence[Generation], *, depth: int) -> tuple[Finding, ...]:
-    """Check each request of a speculating server against itself: fields, histogram, token count, SGLang's mean.
+def check_requests(
+    generations: Sequence[Generation], *, depth: int, plain: Sequence[Generation] = ()
+) -> tuple[Finding, ...]:
+    """Check each request against itself: fields, histogram, token count, SGLang's mean, prefix hits.
 
+    :param generations: all requests of speculating servers: acceptance pass, blind control, throughput pass.
     :param depth: D, the most drafts one round can accept.
+    :param plain: all requests of the baseline.
     """
     silent = [g for g in generations if g.histogram is None and g.completion_tokens > 1]
     spoken = [g for g in generations if g.histogram is not None and g.rounds]
@@ -67,6 +71,16 @@ def check_requests(generations: Sequence[Generation], *, depth: int) -> tuple[Fi
             expected="spec_accept_length = completion_tokens / spec_verify_ct",
             why="The server's own mean does not follow from its own counts, so a field means something else here.",
             fix="report the SGLang version; its metrics may have been renamed",
+        ),
+        _finding(
+            "measure.prefix-hit",
+            [g for g in (*generations, *plain) if g.cached_tokens > 0],
+            [*generations, *plain],
+            culprit="harness",
+            severity="warning",
+            expected="no prompt token from the prefix cache",
+            why="A prefix hit leaves the drafter's own cache incomplete for the reused part (2.26 for 2.39).",
+            fix="serve with --disable-radix-cache, or measure one request at a time",
         ),
     )
 
@@ -108,7 +122,8 @@ def check_acceptance(
         )
     )
     if server_mean is not None:
-        own = acceptance.accept_length.value
+        rounds = sum(g.rounds or 0 for g in generations)
+        own = 1 + sum(g.accepted or 0 for g in generations) / rounds  # dropped prompts too: the server saw them
         findings.append(
             _finding(
                 "measure.server-total",
@@ -130,7 +145,7 @@ def check_throughput(
     baseline: Sequence[Generation] = (),
     new_tokens: int | Mapping[str, int] | None = None,
 ) -> tuple[Finding, ...]:
-    """Check a throughput pass: speedup against accept length, lengths as asked, no prefix hits, no stalls."""
+    """Check a throughput pass: speedup against accept length, lengths as asked, no stalls."""
     both = [*generations, *baseline]
     limit = throughput.accept_length.value * SPEEDUP_SLACK
     speedup = None if throughput.speedup is None else throughput.speedup.value
@@ -153,16 +168,6 @@ def check_throughput(
             expected="every request of the throughput pass as long as asked",
             why="Requests of different lengths are not the same work, so their speeds cannot be paired.",
             fix="check the context length of both servers",
-        ),
-        _finding(
-            "measure.prefix-hit",
-            [g for g in both if g.cached_tokens > 0],
-            both,
-            culprit="harness",
-            severity="warning",
-            expected="no prompt token from the prefix cache",
-            why="A prefix hit leaves the drafter's own cache incomplete for the reused part (2.26 for 2.39).",
-            fix="serve with --disable-radix-cache, or measure one request at a time",
         ),
         _finding(
             "measure.stall",

@@ -120,7 +120,7 @@ def test_what_cannot_be_measured_is_an_error(make: Make, plain: Make, fault: str
     if fault == "silent":
         own[1] = plain("p1", 30)
     elif fault == "deep":
-        depth, words = 1, "no speculation|draft depth"
+        depth, words = 1, "accepted 2 drafts in a round; the draft depth is 1"
         own = several(make, [[2, 0]] * 3)
     elif fault == "unpaired":
         blind, words = own[:2], "blind control"

@@ -109,10 +109,13 @@ def test_one_token_repeated_where_the_target_writes_text(make: Make, plain: Make
 
 @pytest.mark.parametrize(("mean", "expected"), [(1.70, []), (1.9, ["measure.server-total"])])
 def test_the_servers_running_mean(make: Make, mean: float, expected: list[str]) -> None:
+    """It covers every request of the pass, dropped prompts too."""
     own = sound(make)
-    got = measure_acceptance(own, depth=2)
+    got = measure_acceptance([*own, make("loop", [2] * 40, depth=2)], depth=2, dropped={"loop": "loops"})
     assert got.accept_length.value == pytest.approx(1.667, abs=1e-3)
     assert failing(validity.check_acceptance(got, own, server_mean=mean)) == expected
+    with_loop = [*own, make("loop", [2] * 40, depth=2)]
+    assert failing(validity.check_acceptance(got, with_loop, server_mean=1.83)) == []
 
 
 @pytest.mark.parametrize(("tok_s", "expected"), [(35.0, []), (30.0, ["measure.speedup-above-accept-length"])])
@@ -129,14 +132,22 @@ def test_faults_of_a_throughput_pass(make: Make, plain: Make) -> None:
     base = [plain(f"p{i}", 61) for i in range(8)]
     got = measure_throughput(own, baseline=base)
     base[1] = replace(base[1], completion_tokens=60)
-    own[2] = replace(own[2], cached_tokens=64)
     times = own[4].chunk_s
     own[4] = replace(own[4], chunk_s=(*times[:-1], times[-1] + 2.0), last_s=times[-1] + 2.0)
-    findings = validity.check_throughput(
-        got, own, baseline=base, new_tokens=dict.fromkeys((g.prompt_id for g in own), 61)
-    )
-    assert failing(findings) == ["measure.length", "measure.prefix-hit", "measure.stall"]
-    assert [f.severity for f in findings if f.status == "fail"] == ["error", "warning", "warning"]
+    lengths = {g.prompt_id: 61 for g in own}
+    findings = validity.check_throughput(got, own, baseline=base, new_tokens=lengths)
+    assert failing(findings) == ["measure.length", "measure.stall"]
+    assert [f.severity for f in findings if f.status == "fail"] == ["error", "warning"]
+
+
+@pytest.mark.parametrize("side", ["drafter", "baseline"])
+def test_prefix_hits_on_either_server_are_a_warning(make: Make, plain: Make, side: str) -> None:
+    own, base = sound(make), [plain(f"p{i}", 61) for i in range(8)]
+    group = own if side == "drafter" else base
+    group[2] = replace(group[2], cached_tokens=64)
+    (found,) = [f for f in validity.check_requests(own, depth=2, plain=base) if f.status == "fail"]
+    assert (found.id, found.severity) == ("measure.prefix-hit", "warning")
+    assert "p2" in found.seen
 
 
 def test_a_failed_request_makes_the_measurement_invalid() -> None:
