@@ -16,7 +16,7 @@ def entry(run: ProbeRun, *, narrowed: bool) -> dict[str, Any]:
     impossible = [e for e in run.errors if isinstance(e, ProbeImpossible)]
     if impossible and decision["verdict"] is None:
         decision["gate"] = "error"
-        decision["reasons"] = [e.what for e in impossible]
+        decision["reasons"] = [e.what.partition("\n")[0] for e in impossible]
         decision["next"] = [e.fix for e in impossible]
     elif narrowed and decision["verdict"] is None:
         decision["gate"] = None
