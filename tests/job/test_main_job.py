@@ -21,7 +21,11 @@ def test_every_shipped_test_ran(main_job: Job) -> None:
     assert len(ids) == 14
     assert all(any(f"[{name}]" in str(i) for i in ids) for name in NAMES)
     # what depends on the speed of a noisy machine may be undecided; nothing else may fail
-    failed = {str(case.get("name")).partition("[")[0] for case in main_job.junit.iter("testcase") if len(case) and case.find("failure") is not None}
+    failed = {
+        str(case.get("name")).partition("[")[0]
+        for case in main_job.junit.iter("testcase")
+        if len(case) and case.find("failure") is not None
+    }
     assert failed <= {"test_verdict"}, main_job.output
 
 

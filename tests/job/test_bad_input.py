@@ -1,0 +1,129 @@
+"""Bad input ends in one clear error with its culprit, a non-zero exit code, and no traceback of ours."""
+
+import json
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from tests.job.conftest import Job, run_job
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+WEIGHTS = "model.safetensors"
+
+
+def header(path: Path) -> tuple[int, dict[str, dict[str, list[int]]]]:
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        return 8 + size, json.loads(file.read(size))
+
+
+def overwrite(path: Path, name: str, data: bytes) -> None:
+    """Replace one tensor's bytes in place, in a private copy."""
+    start, tensors = header(path)
+    begin, end = tensors[name]["data_offsets"]
+    assert len(data) == end - begin
+    with path.open("r+b") as file:
+        file.seek(start + begin)
+        file.write(data)
+
+
+def lfs_pointer(drafter: Path) -> None:
+    (drafter / WEIGHTS).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+
+
+def truncated(drafter: Path) -> None:
+    path = drafter / WEIGHTS
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+def absolute_ids(drafter: Path) -> None:
+    with safe_open(drafter / WEIGHTS, framework="np") as file:
+        offsets = file.get_tensor("d2t")
+    overwrite(drafter / WEIGHTS, "d2t", (offsets + np.arange(len(offsets))).astype(np.int64).tobytes())
+
+
+def other_target(drafter: Path) -> None:
+    config = json.loads((drafter / "config.json").read_text())
+    config["vocab_size"] = config["vocab_size"] * 2
+    (drafter / "config.json").write_text(json.dumps(config))
+
+
+def missing(drafter: Path) -> None:
+    shutil.rmtree(drafter)
+
+
+def profile(folder: Path) -> Path:
+    """Write a profile whose drafter is a private, writable copy of a mini drafter; return that copy."""
+    drafter = folder / "drafter"
+    shutil.copytree(FIXTURES / "scratch_k25_mini", drafter)
+    (folder / "specprobe.toml").write_text(
+        '[drafters.bad]\nsource = "drafter"\ntarget = "mini_k25"\n'
+        "speculation = { num_steps = 2, eagle_topk = 1, num_draft_tokens = 3 }\n"
+    )
+    return drafter
+
+
+def assert_one_clear_error(job: Job, *, code: int, culprit: str, says: str) -> None:
+    assert job.code == code, job.output
+    assert says in job.output
+    assert f"culprit: {culprit}" in job.output
+    assert "Traceback" not in job.output
+    assert "pytest_specprobe/" not in job.output, "a frame of ours"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code", "culprit", "says"),
+    [
+        (missing, 11, "drafter-file", "not found; looked at"),
+        (lfs_pointer, 1, "drafter-file", "git-lfs"),
+        (truncated, 1, "drafter-file", "truncated"),
+        (absolute_ids, 1, "drafter-file", "vocab.absolute-ids"),
+        (other_target, 1, "drafter-config", "vocab"),
+    ],
+)
+def test_files(tmp_path: Path, spoil: Callable[[Path], None], code: int, culprit: str, says: str) -> None:
+    spoil(profile(tmp_path))
+    job = run_job(tmp_path, "--specprobe-drafter=bad")
+    assert_one_clear_error(job, code=code, culprit=culprit, says=says)
+    if code == 1:
+        assert job.entries["bad"]["verdict"] == "broken"
+        assert job.entries["bad"]["server"] is None, "nothing was booted"
+
+
+def test_sglang_is_not_installed(tmp_path: Path) -> None:
+    profile(tmp_path)
+    # an interpreter without site-packages holds no SGLang
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\nexec python3 -S -E "$@"\n')
+    python.chmod(0o755)
+    job = run_job(tmp_path, "--specprobe-drafter=bad", f"--specprobe-python={python}")
+    assert_one_clear_error(job, code=11, culprit="machine", says="pip install 'sglang==0.5.23'")
+
+
+def test_nobody_answers_at_the_url(tmp_path: Path) -> None:
+    profile(tmp_path)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        job = run_job(tmp_path, "--specprobe-drafter=bad", f"--specprobe-server={url}")
+    assert_one_clear_error(job, code=11, culprit="machine", says=url)
+
+
+def test_a_random_drafter_is_uncorrelated_although_sglang_reads_above_one(tmp_path: Path) -> None:
+    drafter = profile(tmp_path)
+    chance = np.random.default_rng(0)
+    _, tensors = header(drafter / WEIGHTS)
+    for name, tensor in tensors.items():
+        if name.endswith("_proj.weight") or name in {"fc.weight", "lm_head.weight"}:
+            values = chance.normal(0, 0.05, size=tensor["shape"]).astype(np.float32)
+            overwrite(drafter / WEIGHTS, name, (values.view(np.uint32) >> 16).astype(np.uint16).tobytes())
+    job = run_job(tmp_path, "--specprobe-drafter=bad", "--specprobe-baseline=none", "--no-specprobe-blind")
+    assert job.code == 1, job.output
+    entry = job.entries["bad"]
+    assert entry["verdict"] == "uncorrelated"
+    assert entry["acceptance"]["sglang_accept_length"] > 1.0
+    assert entry["acceptance"]["accept_length"]["value"] < 1.05
