@@ -50,8 +50,30 @@ class ThroughputRuns:
 
     drafter: tuple[Generation, ...]
     baseline: tuple[Generation, ...]
-    drafter_wall_s: float
+    drafter_wall_s: float | None
     baseline_wall_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Who takes part in alternating turns: a server, and how to make one of its settings current (and prove it)."""
+
+    client: Client
+    switch: Callable[[], None] | None = None
+
+    def take(self) -> None:
+        """Get ready for a turn: the setting current, the cache empty."""
+        if self.switch is not None:
+            self.switch()
+        self.client.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """One seat's requests, in the order they ran, and the seconds it was at work."""
+
+    generations: tuple[Generation, ...]
+    wall_s: float | None
 
 
 def acceptance_pass(
@@ -99,29 +121,51 @@ def throughput_pass(
     :param new_tokens: tokens per request, one number or one per prompt id (``natural_lengths``).
     :raises MeasurementError: if a request fails; it names the prompt.
     """
-    lengths = {p.id: new_tokens if isinstance(new_tokens, int) else new_tokens[p.id] for p in prompts}
-    servers = [drafter] if baseline is None else [drafter, baseline]
-    kept: list[list[Generation]] = [[] for _ in servers]
-    walls = [0.0 for _ in servers]
-    warm = [prompts[i % len(prompts)] for i in range(max(warmup, concurrency) if warmup else 0)]
-    quiet = _Meter(0, None)
-    for server in servers:
-        server.flush()
-        _run(_fixed(server, warm, lengths), concurrency=concurrency, meter=quiet)
-    meter = _Meter(repeats * len(prompts) * len(servers), progress)
-    for forward, part in _turns(prompts, repeats=repeats, concurrency=concurrency):
-        order = range(len(servers)) if forward else reversed(range(len(servers)))
-        for which in order:
-            servers[which].flush()
-            start = time.perf_counter()
-            kept[which].extend(_run(_fixed(servers[which], part, lengths), concurrency=concurrency, meter=meter))
-            walls[which] += time.perf_counter() - start
-    return ThroughputRuns(
-        drafter=tuple(kept[0]),
-        baseline=() if baseline is None else tuple(kept[1]),
-        drafter_wall_s=walls[0],
-        baseline_wall_s=None if baseline is None else walls[1],
+    seats = {"drafter": Seat(drafter)} | ({} if baseline is None else {"baseline": Seat(baseline)})
+    turns = alternate(
+        seats,
+        prompts,
+        new_tokens=new_tokens,
+        repeats=repeats,
+        warmup=warmup,
+        concurrency=concurrency,
+        progress=progress,
     )
+    own, plain = turns["drafter"], turns.get("baseline", Turns((), None))
+    return ThroughputRuns(
+        drafter=own.generations, baseline=plain.generations, drafter_wall_s=own.wall_s, baseline_wall_s=plain.wall_s
+    )
+
+
+def alternate(
+    seats: Mapping[str, Seat],
+    prompts: Sequence[Prompt],
+    *,
+    new_tokens: int | Mapping[str, int],
+    repeats: int = 1,
+    warmup: int = 1,
+    concurrency: int = 1,
+    progress: Callable[[Progress], None] | None = None,
+) -> dict[str, Turns]:
+    """Run every prompt on every seat in turn, as ``throughput_pass`` describes; return each seat's requests.
+
+    :raises MeasurementError: if a request fails; it names the prompt.
+    """
+    lengths = {p.id: new_tokens if isinstance(new_tokens, int) else new_tokens[p.id] for p in prompts}
+    warm = [prompts[i % len(prompts)] for i in range(max(warmup, concurrency) if warmup else 0)]
+    for seat in seats.values():
+        seat.take()
+        _run(_fixed(seat.client, warm, lengths), concurrency=concurrency, meter=_Meter(0, None))
+    kept: dict[str, list[Generation]] = {name: [] for name in seats}
+    walls = dict.fromkeys(seats, 0.0)
+    meter = _Meter(repeats * len(prompts) * len(seats), progress)
+    for forward, part in _turns(prompts, repeats=repeats, concurrency=concurrency):
+        for name in seats if forward else reversed(list(seats)):
+            seats[name].take()
+            start = time.perf_counter()
+            kept[name] += _run(_fixed(seats[name].client, part, lengths), concurrency=concurrency, meter=meter)
+            walls[name] += time.perf_counter() - start
+    return {name: Turns(tuple(kept[name]), walls[name]) for name in seats}
 
 
 def natural_lengths(generations: Sequence[Generation], *, at_least: int = 16) -> dict[str, int]:

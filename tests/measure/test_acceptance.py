@@ -113,6 +113,12 @@ def test_workloads_and_contexts_are_shown_apart(make: Make) -> None:
     assert measure_acceptance(own, depth=2).by_context[0].beyond_drafter is None
 
 
+def test_the_context_of_repeats_is_that_of_one_request(make: Make) -> None:
+    own = several(make, [[1] * 20] * 2, prompt_tokens=480)
+    (part,) = measure_acceptance(own + own, depth=2).by_context
+    assert (part.start, part.stop) == (0, 512)
+
+
 @pytest.mark.parametrize("fault", ["silent", "deep", "unpaired", "alone"])
 def test_what_cannot_be_measured_is_an_error(make: Make, plain: Make, fault: str) -> None:
     own = several(make, [[1, 0]] * 3)

@@ -32,6 +32,9 @@ def test_the_founding_run(make: Make, plain: Make) -> None:
     assert got.speedup.value == pytest.approx(1.5 / got.break_even_length.value)
     assert got.accept_length.value == pytest.approx(1.5)
     assert got.end_to_end_tok_per_s == pytest.approx(121 / (0.2 + 80 * 1.5 / 52))
+    row = got.prompts[0]
+    assert (row.tokens, row.rounds, row.accepted, row.baseline_tokens) == (120, 80, 40, 120)
+    assert row.total_s == pytest.approx(row.decode_s + 0.2)
 
 
 def test_repeats_and_order_do_not_matter(make: Make, plain: Make) -> None:
@@ -118,13 +121,15 @@ def test_per_stream_and_aggregate_rates_are_different_numbers(make: Make, plain:
     assert got.tok_per_s.value == pytest.approx(2 / 0.03)
 
 
-@pytest.mark.parametrize("fault", ["one-sided", "no time", "silent"])
+@pytest.mark.parametrize("fault", ["one-sided", "no time", "one arrival", "silent"])
 def test_what_cannot_be_measured_is_an_error(make: Make, plain: Make, fault: str) -> None:
     own = [make(f"p{i}", [0, 1], depth=2) for i in range(3)]
     base = [plain(f"p{i}", 4) for i in range(3)]
-    words = "only one of the two"
+    words = "prompt p2 ran on only one of the two servers, and so did 0 more"
     if fault == "one-sided":
         base = base[:2]
+    elif fault == "one arrival":
+        own[0], words = replace(own[0], first_tokens=4), "no decode time: 4 tokens, 4 of them"
     elif fault == "no time":
         own[0], words = replace(own[0], last_s=own[0].first_s), "no decode time"
     else:

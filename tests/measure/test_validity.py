@@ -107,6 +107,47 @@ def test_one_token_repeated_where_the_target_writes_text(make: Make, plain: Make
     assert failing(validity.check_acceptance(got, own, target=target)) == []
 
 
+@pytest.mark.parametrize(("stuck", "severity"), [(0, None), (2, "warning"), (3, "error")])
+def test_without_the_targets_text_a_few_one_token_texts_are_a_warning(
+    make: Make, stuck: int, severity: str | None
+) -> None:
+    own = sound(make)
+    own[:stuck] = [replace(g, output_ids=(0,) * 9) for g in own[:stuck]]
+    findings = validity.check_acceptance(measure_acceptance(own, depth=2), own)
+    found = {f.id: f for f in findings if f.status == "fail"}
+    assert (found["measure.one-token"].severity if found else None) == severity
+
+
+def test_a_histogram_may_have_empty_places_but_no_negative_ones(make: Make) -> None:
+    own = [make(f"p{i}", [0, 2], depth=2) for i in range(3)]
+    assert failing(validity.check_requests(own, depth=2)) == []
+    own[0] = replace(own[0], histogram=(2, -2, 2))
+    assert failing(validity.check_requests(own, depth=2)) == ["measure.histogram"]
+
+
+def test_what_was_seen_is_short(make: Make) -> None:
+    own = [replace(g, cached_tokens=5) for g in sound(make)]
+    (found,) = [f for f in validity.check_requests(own, depth=2) if f.status == "fail"]
+    assert found.seen == "8 of 8 requests: p0, p1, p2, ..."
+    loops = [replace(g, output_ids=(1, 2) * 30) for g in own[:2]]
+    got = validity.check_acceptance(measure_acceptance(own, depth=2), [*loops, *own[2:]])
+    (texts,) = [f for f in got if f.id == "measure.looping"]
+    assert texts.seen.startswith("2 of 8 target texts loop (p0 ends in a loop of 2 tokens")
+
+
+@pytest.mark.parametrize(("gap", "stalled"), [(0.5, False), (0.7, True)])
+def test_a_stall_is_long_against_the_usual_gap_and_the_request(make: Make, gap: float, stalled: bool) -> None:
+    own = [make(f"p{i}", [0, 1] * 18, depth=2, round_s=0.03) for i in range(3)]
+    times = own[0].chunk_s
+    own[0] = replace(own[0], chunk_s=(*times[:-1], times[-2] + gap), last_s=times[-2] + gap)
+    got = measure_throughput(own, baseline=None)
+    assert ("measure.stall" in failing(validity.check_throughput(got, own))) is stalled
+    long = [make(f"p{i}", [0, 1] * 400, depth=2, round_s=0.03) for i in range(3)]
+    times = long[0].chunk_s
+    long[0] = replace(long[0], chunk_s=(*times[:-1], times[-2] + gap), last_s=times[-2] + gap)
+    assert failing(validity.check_throughput(measure_throughput(long, baseline=None), long)) == []
+
+
 @pytest.mark.parametrize(("mean", "expected"), [(1.70, []), (1.9, ["measure.server-total"])])
 def test_the_servers_running_mean(make: Make, mean: float, expected: list[str]) -> None:
     """It covers every request of the pass, dropped prompts too."""
