@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors import safe_open
-from tests.job.conftest import Job, run_job
+
+from tests.job.jobs import Job, run_job
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 WEIGHTS = "model.safetensors"

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from tests.job.conftest import NAMES, Job
 
 from pytest_specprobe.measure.statistics import combine, resample
+from tests.job.jobs import NAMES, Job
 
 
 def rows(entry: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -113,8 +113,9 @@ def test_junit_carries_verdict_and_numbers(main_job: Job) -> None:
 
 def test_nothing_is_left_running(main_job: Job) -> None:
     ours = str(main_job.folder)
-    left = []
-    for process in psutil.process_iter(["cmdline", "cwd"]):
-        if process.info["cwd"] == ours or any(ours in part for part in process.info["cmdline"] or ()):
-            left.append(process)
+    left = [
+        process
+        for process in psutil.process_iter(["cmdline", "cwd"])
+        if process.info["cwd"] == ours or any(ours in part for part in process.info["cmdline"] or ())
+    ]
     assert not left
