@@ -66,9 +66,11 @@ class Gate(_Table):
     ``min_accept_length`` is a bound on the strict accept length (tokens per round, bonus counted),
     ``min_speedup`` a ratio, ``min_tok_per_s`` tokens per second of one stream; ``p_reach`` is the per-position
     acceptance that training is believed to reach and ``min_headroom`` the L(p_reach)/B that makes it worth it.
+    ``min_accept_length_by_workload`` asks for more on single workloads (``{ code = 1.8 }``).
     """
 
     min_accept_length: Annotated[float, Field(ge=0)] = 1.0
+    min_accept_length_by_workload: Mapping[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
     min_speedup: Annotated[float, Field(ge=0)] = 0.0
     min_tok_per_s: Annotated[float, Field(ge=0)] = 0.0
     accept_verdicts: Annotated[tuple[Verdict, ...], Strict(strict=False)] = ("profitable", "finetune")

@@ -1,6 +1,7 @@
 """All that a decision looks at: intervals and counts, nothing else."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pytest_specprobe.decide.breakeven import BreakEven
 from pytest_specprobe.measure.acceptance import Acceptance
@@ -15,7 +16,8 @@ class Evidence:
     """What was measured of one drafter; None is what was not.
 
     ``margin`` is p1 - max(blind, floor); ``blind`` tells whether a blind control is in it; ``headroom`` is
-    L(p_reach) / B; ``speedup`` above 1 is the same as L above B within the throughput pass.
+    L(p_reach) / B; ``speedup`` above 1 is the same as L above B within the throughput pass; ``by_workload`` has the
+    accept length of each workload with at least two prompts.
     """
 
     accept_length: Estimate
@@ -27,6 +29,7 @@ class Evidence:
     speedup: Estimate | None = None
     headroom: Estimate | None = None
     break_even: BreakEven | None = None
+    by_workload: Mapping[str, Estimate] = field(default_factory=dict)
 
     @property
     def few_prompts(self) -> bool:
@@ -48,4 +51,5 @@ def evidence(
         speedup=None if throughput is None else throughput.speedup,
         headroom=None if break_even is None else break_even.headroom_interval,
         break_even=break_even,
+        by_workload={n: p.accept_length for n, p in acceptance.by_workload.items() if p.accept_length is not None},
     )

@@ -37,6 +37,8 @@ def gate_checks(seen: Evidence, gate: Gate, verdict: Verdict, candidates: Sequen
     of 0 is not asked for and passes unmeasured.
     """
     yield _above("min_accept_length", seen.accept_length, gate.min_accept_length)
+    for workload, wanted in sorted(gate.min_accept_length_by_workload.items()):
+        yield _above(f"min_accept_length_by_workload.{workload}", seen.by_workload.get(workload), wanted)
     shown: Result = "fail" if tuple(candidates) == ("uncorrelated",) else "inconclusive"
     shown = "pass" if seen.margin.low > 0 else shown
     yield GateCheck(name="p1_margin", result=shown, seen=show(seen.margin), wanted="above 0")

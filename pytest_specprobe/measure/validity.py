@@ -144,12 +144,18 @@ def check_throughput(
     *,
     baseline: Sequence[Generation] = (),
     new_tokens: int | Mapping[str, int] | None = None,
+    acceptance: Acceptance | None = None,
 ) -> tuple[Finding, ...]:
-    """Check a throughput pass: speedup against accept length, lengths as asked, no stalls."""
+    """Check a throughput pass: speedup against accept length, lengths as asked, no stalls, and the other pass.
+
+    :param acceptance: the acceptance pass over the same prompts at the same lengths, greedily: it must say the same.
+    """
     both = [*generations, *baseline]
     limit = throughput.accept_length.value * SPEEDUP_SLACK
     speedup = None if throughput.speedup is None else throughput.speedup.value
     too_fast = speedup is not None and speedup > limit
+    here, there = throughput.accept_length.value, acceptance.accept_length.value if acceptance else None
+    apart = there is not None and abs(here - there) > MEAN_SLACK * there
     return (
         _finding(
             "measure.speedup-above-accept-length",
@@ -159,6 +165,16 @@ def check_throughput(
             expected=f"speedup <= accept length x {SPEEDUP_SLACK}",
             why="A round cannot be faster than a plain step, so the baseline was slowed down or not the same server.",
             fix="look for a second server or another job on this machine; measure the baseline again",
+        ),
+        _finding(
+            "measure.passes-disagree",
+            [f"accept length {here:.2f}, {there:.2f} in the acceptance pass"] if apart else [],
+            both,
+            culprit="engine",
+            severity="warning",
+            expected=f"accept lengths of both passes within {MEAN_SLACK:.0%}",
+            why="The same prompts, greedy and as long, were accepted differently: text or server has changed.",
+            fix="compare the texts; look for requests that ran past their natural end, and for other traffic",
         ),
         _finding(
             "measure.length",

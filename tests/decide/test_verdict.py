@@ -210,6 +210,20 @@ def test_every_condition_is_named_by_its_profile_key() -> None:
     assert set(results(got).values()) == {"pass"}
 
 
+@pytest.mark.parametrize(
+    ("wanted", "result"), [({"code": 1.8}, "pass"), ({"code": 2.2}, "fail"), ({"code": 2.0}, "inconclusive"),
+                           ({"math": 1.1}, "inconclusive"), ({"code": 1.8, "docs": 1.5}, "fail")],
+)  # fmt: skip
+def test_workloads_have_thresholds_of_their_own(wanted: dict[str, float], result: str) -> None:
+    """A workload that was not measured is not a pass."""
+    got = decide(
+        seen(by_workload={"code": e(2.0, 0.1, n=12), "docs": e(1.2, 0.1, n=12)}),
+        gate=Gate(min_accept_length_by_workload=wanted),
+    )
+    assert got.gate == result
+    assert f"min_accept_length_by_workload.{next(iter(wanted))}" in results(got)
+
+
 def test_a_drafter_that_does_not_read_the_target_fails_even_if_the_profile_accepts_the_verdict() -> None:
     got = decide(seen(margin=e(0.0)), gate=Gate(accept_verdicts=("uncorrelated",)))
     assert results(got)["accept_verdicts"] == "pass"

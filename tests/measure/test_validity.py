@@ -32,10 +32,10 @@ def test_a_sound_pass_fails_nothing_and_says_what_was_looked_at(make: Make, plai
     findings = [
         *validity.check_requests(own, depth=2),
         *validity.check_acceptance(acceptance, own, target=base, server_mean=acceptance.accept_length.value),
-        *validity.check_throughput(throughput, own, baseline=base, new_tokens=tokens),
+        *validity.check_throughput(throughput, own, baseline=base, new_tokens=tokens, acceptance=acceptance),
     ]
     assert failing(findings) == []
-    assert len({f.id for f in findings}) == len(findings) == 12
+    assert len({f.id for f in findings}) == len(findings) == 13
     assert all(f.seen and f.expected and f.why and f.fix for f in findings)
 
 
@@ -166,6 +166,15 @@ def test_a_speedup_above_the_accept_length_is_a_broken_baseline(
     own = sound(make)  # 55.6 tok/s at accept length 1.667
     got = measure_throughput(own, baseline=declared(tok_s))
     assert failing(validity.check_throughput(got, own)) == expected
+
+
+def test_passes_that_disagree_are_a_warning(make: Make) -> None:
+    own = sound(make)
+    other = measure_acceptance([make(f"p{i}", [*ROUNDS, 2, 2, 2, 2, 2], depth=2) for i in range(8)], depth=2)
+    findings = validity.check_throughput(measure_throughput(own, baseline=None), own, acceptance=other)
+    (found,) = [f for f in findings if f.status == "fail"]
+    assert (found.id, found.severity) == ("measure.passes-disagree", "warning")
+    assert "1.67, 1.83" in found.seen
 
 
 def test_faults_of_a_throughput_pass(make: Make, plain: Make) -> None:
