@@ -1,8 +1,12 @@
 """A drafter's entry of report.json."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from pytest_specprobe.errors import MeasurementError, ProbeImpossible
+from pytest_specprobe.decide.outlook import outlook
+from pytest_specprobe.errors import ProbeImpossible
+from pytest_specprobe.measure.compare import compare_acceptance, compare_speed
+from pytest_specprobe.probe.measured import Measured
 from pytest_specprobe.probe.run import ProbeRun
 from pytest_specprobe.server.boot import Server
 
@@ -21,23 +25,37 @@ def entry(run: ProbeRun, *, narrowed: bool) -> dict[str, Any]:
     elif narrowed and decision["verdict"] is None:
         decision["gate"] = None
         decision["reasons"] = ["narrowed run: acceptance was not asked for, so there is no verdict"]
-    measured = run.measured()
     return {
         "name": run.profile.name,
         "target": run.profile.target_name,
         **decision,
-        "invalid": [e.what for e in run.errors if isinstance(e, MeasurementError)],
         "phases": [phase.to_json() for phase in run.phases.phases],
         "checks": [finding.to_json() for finding in run.findings()],
         "staging": _staging(run),
         "server": _server(run),
-        "workload": measured.workload,
-        "acceptance": measured.acceptance and measured.acceptance.to_json(),
-        "throughput": measured.throughput and measured.throughput.to_json(),
-        "break_even": measured.break_even and measured.break_even.to_json(),
-        "losslessness": measured.losslessness and measured.losslessness.to_json(),
-        "predicted": [],
+        **_measured(run),
         "sweep": [],
+    }
+
+
+def _measured(run: ProbeRun) -> dict[str, Any]:
+    measured, gate = run.measured(), run.profile.drafter.gate
+    workload, throughput = measured.workload, measured.throughput
+    point, lossless = measured.break_even(p_reach=gate.p_reach), measured.losslessness()
+    look = None
+    if point is not None and measured.acceptance is not None:
+        length = measured.acceptance.accept_length.value
+        look = outlook(point, accept_length=length, min_headroom=gate.min_headroom).to_json()
+    curve = None if measured.curve is None else measured.curve.to_json()
+    return {
+        "invalid": [error.what for error in measured.errors],
+        "workload": workload and {"name": workload.name, "digest": workload.digest, "prompts": len(workload.chats)},
+        "acceptance": measured.acceptance and measured.acceptance.to_json(),
+        "throughput": throughput and {**throughput.to_json(), "curve": curve},
+        "break_even": point and point.to_json(),
+        "outlook": look,
+        "losslessness": lossless and lossless.to_json(),
+        "predicted": [bracket.to_json() for bracket in measured.predicted()],
     }
 
 
@@ -77,4 +95,27 @@ def properties(run: ProbeRun) -> list[tuple[str, object]]:
         found.append(("specprobe_accept_length", round(measured.acceptance.accept_length.value, 4)))
     if measured.throughput is not None:
         found.append(("specprobe_tok_per_s", round(measured.throughput.tok_per_s.value, 4)))
+    return found
+
+
+def comparisons(runs: Sequence[ProbeRun]) -> list[dict[str, Any]]:
+    """Return, for each target that several measured drafters share, who wins by accept length and by speed."""
+    by_target: dict[str, dict[str, Measured]] = {}
+    for run in runs:
+        measured = run.measured()
+        if measured.acceptance is not None:
+            by_target.setdefault(run.profile.target_name, {})[run.profile.name] = measured
+    found = []
+    for target, together in by_target.items():
+        if len(together) < 2:
+            continue
+        lengths = {name: m.acceptance.prompts for name, m in together.items() if m.acceptance}
+        speeds = {name: m.throughput.prompts for name, m in together.items() if m.throughput}
+        found.append(
+            {
+                "target": target,
+                "accept_length": compare_acceptance(lengths).to_json(),
+                "speed": compare_speed(speeds).to_json() if len(speeds) == len(together) else None,
+            }
+        )
     return found

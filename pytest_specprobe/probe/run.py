@@ -6,20 +6,19 @@ from pathlib import Path
 
 from pytest_specprobe.checkpoint.read import load_drafter
 from pytest_specprobe.checkpoint.vocab import vocab_map
-from pytest_specprobe.decide.breakeven import BreakEven, measured_break_even
-from pytest_specprobe.decide.verdict import Decision, decide, evidence
+from pytest_specprobe.decide.verdict import Decision, decide
 from pytest_specprobe.errors import MeasurementError, SpecprobeError
 from pytest_specprobe.findings import Finding
 from pytest_specprobe.measure import validity
 from pytest_specprobe.measure.acceptance import Acceptance, measure_acceptance
-from pytest_specprobe.measure.losslessness import Losslessness, compare_texts
+from pytest_specprobe.measure.curve import Curve, curve
 from pytest_specprobe.measure.passes import ThroughputRuns, acceptance_pass, natural_lengths, throughput_pass
 from pytest_specprobe.measure.records import Generation
 from pytest_specprobe.measure.throughput import Throughput, declared, measure_throughput
-from pytest_specprobe.measure.workloads import Workload
 from pytest_specprobe.probe.boots import BaselinePool
 from pytest_specprobe.probe.clock import TokenClock
 from pytest_specprobe.probe.files import Checked, ProbeFiles
+from pytest_specprobe.probe.measured import Measured
 from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.phases import PhaseLog, narrator
 from pytest_specprobe.probe.servers import CANARY_TOKENS, ProbeServers
@@ -42,17 +41,6 @@ class Shared:
     server_args: Callable[[Profile], tuple[str, ...]]
     baselines: BaselinePool
     cache: Path
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What a probe has measured so far; None is what it has not."""
-
-    workload: dict[str, str | int] | None
-    acceptance: Acceptance | None
-    throughput: Throughput | None
-    break_even: BreakEven | None
-    losslessness: Losslessness | None
 
 
 class ProbeRun:
@@ -118,94 +106,69 @@ class ProbeRun:
 
         :raises MeasurementError: if a request fails; the measurement is then invalid.
         """
-        return self._once.get("throughput", self._throughput)
+        return self._once.get("speed", lambda: self._speed(self._settings.concurrency[0]))[1]
 
-    def _throughput(self) -> Throughput:
+    def _speed(self, streams: int) -> tuple[ThroughputRuns, Throughput]:
         base, server = self.servers.baseline(), self.servers.server()
-        level = self._settings.concurrency[0]
         own = self._once.get("texts", lambda: self._accept(server, what="drafter"))
-        with self.phases.phase("probe", "throughput, interleaved with the baseline") as say:
+        what = "throughput" if streams == 1 else f"throughput, {streams} streams"
+        with self.phases.phase("probe", f"{what}, interleaved with the baseline") as say:
             runs = throughput_pass(
                 server.client,
                 None if base.server is None else base.server.client,
                 self.servers.prompts(),
                 new_tokens=natural_lengths(own),
                 repeats=1,
-                concurrency=level,
-                progress=narrator("throughput", say),
+                concurrency=streams,
+                progress=narrator(what, say),
             )
-        self._once.get("runs", lambda: runs)
-        return measure_throughput(
+        return runs, measure_throughput(
             runs.drafter,
             baseline=runs.baseline or (declared(base.tok_per_s) if base.tok_per_s else None),
             baseline_source="boot" if base.server and base.server.owned else "attached",
             dropped=validity.dropped_prompts(own),
-            concurrency=level,
+            concurrency=streams,
             wall_s=runs.drafter_wall_s,
             baseline_wall_s=runs.baseline_wall_s,
         )
 
-    # --- decision --------------------------------------------------------------------------------------------
-
-    def validity(self) -> tuple[Finding, ...]:
-        """Return every self-check of the passes that ran."""
-        findings: list[Finding] = []
-        depth = self.profile.drafter.speculation.depth
-        own: tuple[Generation, ...] = self._once.peek("texts") or ()
-        acceptance: Acceptance | None = self._once.peek("acceptance")
-        throughput: Throughput | None = self._once.peek("throughput")
-        runs: ThroughputRuns | None = self._once.peek("runs")
-        if acceptance is not None:
-            findings += validity.check_requests(own, depth=depth)
-            findings += validity.check_acceptance(acceptance, own)
-        if throughput is not None and runs is not None:
-            findings += validity.check_throughput(
-                throughput, runs.drafter, baseline=runs.baseline, new_tokens=natural_lengths(own)
-            )
-        findings += (validity.invalid(error) for error in self._once.errors if isinstance(error, MeasurementError))
-        return tuple(findings)
-
-    def losslessness(self) -> Losslessness | None:
-        """Compare the texts of the throughput pass with and without speculation; None without a baseline server."""
-        runs: ThroughputRuns | None = self._once.peek("runs")
-        return compare_texts(runs.drafter, runs.baseline) if runs and runs.baseline else None
-
-    def break_even(self) -> BreakEven | None:
-        """Return the break-even point; None without a baseline."""
-        throughput: Throughput | None = self._once.peek("throughput")
-        if throughput is None or throughput.break_even_length is None:
+    def curve(self) -> Curve | None:
+        """Measure the decode rate at every concurrency asked for; None if only one was."""
+        others = self._settings.concurrency[1:]
+        if not others:
             return None
-        return measured_break_even(
-            throughput.break_even_length,
-            round_s=throughput.round_s,
+        return self._once.get("curve", lambda: curve([self.throughput(), *(self._speed(n)[1] for n in others)]))
+
+    # --- what is known so far: nothing below starts a server -------------------------------------------------
+
+    def measured(self) -> Measured:
+        """Return what was measured so far."""
+        peek = self._once.peek
+        server = self.servers.drafter
+        speed: tuple[ThroughputRuns, Throughput] | None = peek("speed")
+        return Measured(
             depth=self.profile.drafter.speculation.depth,
-            p_reach=self.profile.drafter.gate.p_reach,
+            chain=self.profile.drafter.speculation.eagle_topk == 1,
+            workload=peek("workload"),
+            texts=peek("texts") or (),
+            acceptance=peek("acceptance"),
+            runs=None if speed is None else speed[0],
+            throughput=None if speed is None else speed[1],
+            curve=peek("curve"),
+            log_text=server.log_text() if server is not None and server.owned and speed is not None else None,
+            streams=max(ACCEPTANCE_STREAMS, *self._settings.concurrency),
+            errors=tuple(e for e in self._once.errors if isinstance(e, MeasurementError)),
         )
 
     def findings(self) -> tuple[Finding, ...]:
         """Return every check of this probe so far: static, proof, validity."""
         checked: Checked | None = self._once.peek("checkpoint")
-        return (*(checked.findings if checked else ()), *self.servers.proof(), *self.validity())
+        return (*(checked.findings if checked else ()), *self.servers.proof(), *self.measured().validity())
 
     def decision(self) -> Decision:
         """Decide on what was measured so far."""
-        acceptance: Acceptance | None = self._once.peek("acceptance")
-        throughput: Throughput | None = self._once.peek("throughput")
-        seen = None if acceptance is None else evidence(acceptance, throughput, self.break_even())
-        return decide(seen, gate=self.profile.drafter.gate, findings=self.findings())
-
-    def measured(self) -> Measured:
-        """Return what was measured so far; starts nothing."""
-        workload: Workload | None = self._once.peek("workload")
-        return Measured(
-            None
-            if workload is None
-            else {"name": workload.name, "digest": workload.digest, "prompts": len(workload.chats)},
-            self._once.peek("acceptance"),
-            self._once.peek("throughput"),
-            self.break_even(),
-            self.losslessness(),
-        )
+        gate = self.profile.drafter.gate
+        return decide(self.measured().evidence(p_reach=gate.p_reach), gate=gate, findings=self.findings())
 
     def log_tail(self) -> str:
         """Return the last lines of the drafter's server log; empty before the boot."""

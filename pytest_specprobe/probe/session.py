@@ -9,7 +9,7 @@ from platformdirs import user_cache_path
 from pytest_specprobe.probe.boots import BaselinePool
 from pytest_specprobe.probe.clock import TokenClock
 from pytest_specprobe.probe.device import gpus
-from pytest_specprobe.probe.entry import entry
+from pytest_specprobe.probe.entry import comparisons, entry
 from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.run import ProbeRun, Shared
 from pytest_specprobe.profiles import Profile, load_profiles
@@ -100,7 +100,10 @@ class ProbeSession:
         if self._gpus is None:
             self._gpus = tuple(gpu.name for gpu in gpus())
         entries = [entry(run, narrowed=name not in self.wanted) for name, run in self._runs.items()]
-        return report.compose(entries, gpus=self._gpus)
+        return {
+            **report.compose(entries, gpus=self._gpus),
+            "comparisons": comparisons(list(self._runs.values())),
+        }
 
     def _changed(self) -> None:
         """Keep the report on disk current, so that a killed run leaves what it knew."""

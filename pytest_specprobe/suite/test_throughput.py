@@ -16,7 +16,8 @@ def test_throughput(specprobe_run: ProbeRun, specprobe_throughput: Throughput, b
     benchmark.pedantic(  # type: ignore[no-untyped-call]  # pytest-benchmark ships no types
         lambda: specprobe_run.clock.advance(next(shares)), rounds=len(specprobe_throughput.prompts), iterations=1
     )
-    require(specprobe_run.validity())
+    specprobe_run.curve()
+    require(specprobe_run.measured().validity())
     for name in ("min_tok_per_s", "min_speedup"):
         require_gate(specprobe_run.decision(), name)
 

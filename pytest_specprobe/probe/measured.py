@@ -1,0 +1,83 @@
+"""What a probe has measured so far, and what follows from it by arithmetic alone."""
+
+from dataclasses import dataclass
+
+from pytest_specprobe.decide.breakeven import BreakEven, measured_break_even
+from pytest_specprobe.decide.evidence import Evidence, evidence
+from pytest_specprobe.decide.predicted import Predicted, predict_shorter
+from pytest_specprobe.errors import MeasurementError
+from pytest_specprobe.findings import Finding
+from pytest_specprobe.measure import validity
+from pytest_specprobe.measure.acceptance import Acceptance
+from pytest_specprobe.measure.curve import Curve
+from pytest_specprobe.measure.losslessness import Losslessness, compare_texts
+from pytest_specprobe.measure.passes import ThroughputRuns, natural_lengths
+from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.throughput import Throughput
+from pytest_specprobe.measure.traffic import check_traffic
+from pytest_specprobe.measure.workloads import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The passes that ran; None is what did not.
+
+    ``texts`` are the drafter's requests of the acceptance pass, ``runs`` those of the throughput pass. ``depth`` is
+    D; ``chain`` tells whether topk is 1. ``streams`` is the most requests the probe had in flight; ``log_text`` the
+    log of an owned server.
+    """
+
+    depth: int
+    chain: bool
+    workload: Workload | None
+    texts: tuple[Generation, ...]
+    acceptance: Acceptance | None
+    runs: ThroughputRuns | None
+    throughput: Throughput | None
+    curve: Curve | None
+    log_text: str | None
+    streams: int
+    errors: tuple[MeasurementError, ...]
+
+    def validity(self) -> tuple[Finding, ...]:
+        """Return every self-check of the passes that ran."""
+        findings = [validity.invalid(error) for error in self.errors]
+        if self.acceptance is not None:
+            findings += validity.check_requests(self.texts, depth=self.depth)
+            findings += validity.check_acceptance(self.acceptance, self.texts)
+        if self.throughput is not None and self.runs is not None:
+            findings += validity.check_throughput(
+                self.throughput,
+                self.runs.drafter,
+                baseline=self.runs.baseline,
+                new_tokens=natural_lengths(self.texts),
+            )
+        if self.log_text is not None:
+            findings.append(check_traffic(self.log_text, concurrency=self.streams))
+        return tuple(findings)
+
+    def losslessness(self) -> Losslessness | None:
+        """Compare the texts of the throughput pass with and without speculation; None without a baseline server."""
+        if self.runs is None or not self.runs.baseline:
+            return None
+        return compare_texts(self.runs.drafter, self.runs.baseline)
+
+    def break_even(self, *, p_reach: float) -> BreakEven | None:
+        """Return the break-even point; None without a baseline."""
+        if self.throughput is None or self.throughput.break_even_length is None:
+            return None
+        return measured_break_even(
+            self.throughput.break_even_length, round_s=self.throughput.round_s, depth=self.depth, p_reach=p_reach
+        )
+
+    def evidence(self, *, p_reach: float) -> Evidence | None:
+        """Return what the decision looks at; None before the acceptance pass."""
+        if self.acceptance is None:
+            return None
+        return evidence(self.acceptance, self.throughput, self.break_even(p_reach=p_reach))
+
+    def predicted(self) -> tuple[Predicted, ...]:
+        """Return brackets for every shorter chain; none for a tree."""
+        if self.acceptance is None or not self.chain:
+            return ()
+        return predict_shorter(self.acceptance, self.throughput)
