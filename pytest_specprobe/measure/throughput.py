@@ -91,8 +91,8 @@ class Throughput:
     ``round_s`` is S, sum(decode seconds) / sum(rounds); ``break_even_length`` is B = S x baseline tok/s;
     ``tokens_per_round`` is what a round delivered, so ``speedup = tokens_per_round / break_even_length`` exactly,
     while the strict ``accept_length`` also counts drafts that were trimmed at the length limit.
-    ``aggregate_tok_per_s`` is all tokens over the pass's wall time, all streams together (None when the pass was not
-    timed as a whole).
+    ``aggregate_tok_per_s`` is all tokens over the pass's wall time, all streams and dropped prompts too (None when the
+    pass was not timed as a whole).
     """
 
     tok_per_s: Estimate
@@ -160,9 +160,10 @@ def measure_throughput(
     left_out = dropped or {}
     own = _by_prompt(g for g in drafter if g.prompt_id not in left_out)
     known = baseline if isinstance(baseline, KnownBaseline) else None
+    measured = () if baseline is None or isinstance(baseline, KnownBaseline) else baseline
     other = None
-    if baseline is not None and not isinstance(baseline, KnownBaseline):
-        other = _by_prompt(g for g in baseline if g.prompt_id not in left_out)
+    if baseline is not None and known is None:
+        other = _by_prompt(g for g in measured if g.prompt_id not in left_out)
         _same_prompts(own, other)
     rows = [_row(requests, None if other is None else other[i]) for i, requests in own.items()]
     resamples = resample([row.workload for row in rows], seed=seed)
@@ -186,8 +187,8 @@ def measure_throughput(
         latency=measure_latency(requests),
         baseline_latency=measure_latency(plain) if plain else None,
         concurrency=concurrency,
-        aggregate_tok_per_s=_aggregate(requests, wall_s),
-        baseline_aggregate_tok_per_s=_aggregate(plain, baseline_wall_s),
+        aggregate_tok_per_s=_aggregate(drafter, wall_s),
+        baseline_aggregate_tok_per_s=_aggregate(measured, baseline_wall_s),
         prompts=tuple(rows),
     )
 

@@ -22,6 +22,8 @@ def test_a_text_that_stopped_earlier_diverges(plain: Make) -> None:
     assert got.divergences[0].position == 2
     assert got.divergences[0].drafter_token is None
     assert got.divergences[0].baseline_token == 3
+    (other,) = compare_texts([plain("a", 3, output_ids=[1, 2, 3])], [plain("a", 2, output_ids=[1, 2])]).divergences
+    assert (other.position, other.drafter_token, other.baseline_token) == (2, 3, None)
 
 
 def test_a_text_cut_by_its_limit_is_compared_as_far_as_it_goes(plain: Make) -> None:

@@ -119,6 +119,8 @@ def test_per_stream_and_aggregate_rates_are_different_numbers(make: Make, plain:
     assert got.aggregate_tok_per_s == pytest.approx(82)
     assert got.baseline_aggregate_tok_per_s == pytest.approx(164)
     assert got.tok_per_s.value == pytest.approx(2 / 0.03)
+    dropped = measure_throughput(own, baseline=base, dropped={"p0": "loops"}, wall_s=2.0, baseline_wall_s=1.0)
+    assert (dropped.aggregate_tok_per_s, dropped.baseline_aggregate_tok_per_s) == (82, 164)  # the wall has p0 too
 
 
 @pytest.mark.parametrize("fault", ["one-sided", "no time", "one arrival", "silent"])
