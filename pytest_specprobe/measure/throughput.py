@@ -91,8 +91,8 @@ class Throughput:
     ``round_s`` is S, sum(decode seconds) / sum(rounds); ``break_even_length`` is B = S x baseline tok/s;
     ``tokens_per_round`` is what a round delivered, so ``speedup = tokens_per_round / break_even_length`` exactly,
     while the strict ``accept_length`` also counts drafts that were trimmed at the length limit.
-    ``aggregate_tok_per_s`` is all tokens over the pass's wall time, all streams and dropped prompts too (None when the
-    pass was not timed as a whole).
+    ``aggregate_tok_per_s`` is all tokens over the pass's wall time, all streams and dropped prompts too (None when
+    the pass was not timed as a whole).
     """
 
     tok_per_s: Estimate
