@@ -1,14 +1,16 @@
 """A drafter's entry of report.json."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from pytest_specprobe.decide.outlook import outlook
-from pytest_specprobe.errors import ProbeImpossible
-from pytest_specprobe.measure.compare import compare_acceptance, compare_speed
+from pytest_specprobe.errors import MeasurementError, ProbeImpossible
+from pytest_specprobe.measure.compare import Ranking, compare_acceptance, compare_speed
 from pytest_specprobe.probe.measured import Measured
 from pytest_specprobe.probe.run import ProbeRun
 from pytest_specprobe.server.boot import Server
+
+R = TypeVar("R")
 
 
 def entry(run: ProbeRun, *, narrowed: bool) -> dict[str, Any]:
@@ -114,8 +116,16 @@ def comparisons(runs: Sequence[ProbeRun]) -> list[dict[str, Any]]:
         found.append(
             {
                 "target": target,
-                "accept_length": compare_acceptance(lengths).to_json(),
-                "speed": compare_speed(speeds).to_json() if len(speeds) == len(together) else None,
+                "accept_length": _ranking(compare_acceptance, lengths),
+                "speed": _ranking(compare_speed, speeds),
             }
         )
     return found
+
+
+def _ranking(compare: Callable[[Mapping[str, Sequence[R]]], Ranking], rows: Mapping[str, Sequence[R]]) -> Any:
+    """Return a ranking, or None where the drafters share too few prompts (each says why for itself)."""
+    try:
+        return compare(rows).to_json()
+    except MeasurementError:
+        return None
