@@ -170,7 +170,7 @@ def measure_acceptance(
     total = histograms.sum(axis=0).astype(int)
     reached = [int(total[i:].sum()) for i in range(depth + 2)]
     return Acceptance(
-        accept_length=_length(resamples, kept).estimate(),
+        accept_length=_length(resamples, kept, depth=depth).estimate(),
         sglang_accept_length=sum(row.completion_tokens for row in kept) / reached[0],
         depth=depth,
         rounds=reached[0],
@@ -183,10 +183,10 @@ def measure_acceptance(
         margin=combine(np.subtract, positions[0], best).estimate(),
         coverage=None if mapped_ids is None else _coverage(outputs.values(), frozenset(mapped_ids)),
         by_workload={
-            name: _part([row for row in kept if row.workload == name], seed=seed)
+            name: _part([row for row in kept if row.workload == name], depth=depth, seed=seed)
             for name in dict.fromkeys(row.workload for row in kept)
         },
-        by_context=_by_context(kept, drafter_length, seed=seed),
+        by_context=_by_context(kept, drafter_length, depth=depth, seed=seed),
         prompts=tuple(rows),
     )
 
@@ -263,10 +263,12 @@ def _histogram(generations: Iterable[Generation], depth: int) -> tuple[int, ...]
     return tuple(total)
 
 
-def _length(resamples: Resamples, rows: Sequence[PromptRow]) -> Quantity:
+def _length(resamples: Resamples, rows: Sequence[PromptRow], *, depth: int) -> Quantity:
     rounds = np.array([row.rounds for row in rows], dtype=np.float64)
     accepted = np.array([row.accepted for row in rows], dtype=np.float64)
-    return resamples.ratio(rounds + accepted, rounds)
+    share = resamples.ratio(accepted, rounds)
+    # Weighted sums round: without the limit, every draft accepted could read a hair above D + 1.
+    return combine(lambda drafts: 1.0 + np.minimum(drafts, depth), share)
 
 
 def _blind(resamples: Resamples, rows: Sequence[PromptRow]) -> Quantity:
@@ -293,10 +295,10 @@ def _coverage(outputs: Iterable[Iterable[Generation]], mapped: frozenset[int]) -
     return sum(token in mapped for token in ids) / len(ids)
 
 
-def _part(rows: Sequence[PromptRow], *, seed: int) -> Part:
+def _part(rows: Sequence[PromptRow], *, depth: int, seed: int) -> Part:
     estimate = None
     if len(rows) >= 2:
-        estimate = _length(resample([row.workload for row in rows], seed=seed), rows).estimate()
+        estimate = _length(resample([row.workload for row in rows], seed=seed), rows, depth=depth).estimate()
     return Part(
         prompts=len(rows),
         rounds=sum(row.rounds for row in rows),
@@ -305,7 +307,9 @@ def _part(rows: Sequence[PromptRow], *, seed: int) -> Part:
     )
 
 
-def _by_context(rows: Sequence[PromptRow], drafter_length: int | None, *, seed: int) -> tuple[ContextPart, ...]:
+def _by_context(
+    rows: Sequence[PromptRow], drafter_length: int | None, *, depth: int, seed: int
+) -> tuple[ContextPart, ...]:
     edges = sorted({*CONTEXT_EDGES, *([] if drafter_length is None else [drafter_length])})
     context = [row.prompt_tokens + row.completion_tokens // (2 * row.requests) for row in rows]
     parts = []
@@ -313,5 +317,7 @@ def _by_context(rows: Sequence[PromptRow], drafter_length: int | None, *, seed: 
         inside = [row for row, c in zip(rows, context, strict=True) if start <= c and (stop is None or c < stop)]
         if inside:
             beyond = None if drafter_length is None else start >= drafter_length
-            parts.append(ContextPart(start=start, stop=stop, beyond_drafter=beyond, part=_part(inside, seed=seed)))
+            parts.append(
+                ContextPart(start=start, stop=stop, beyond_drafter=beyond, part=_part(inside, depth=depth, seed=seed))
+            )
     return tuple(parts)

@@ -42,6 +42,11 @@ def test_a_drafter_of_which_nothing_is_accepted_reads_exactly_one(make: Make) ->
     assert got.margin.high < 0
 
 
+def test_every_draft_accepted_reads_no_more_than_the_depth_allows(make: Make) -> None:
+    own = several(make, [[0], [0], [2], [2, 2]])
+    assert measure_acceptance(own, depth=2).accept_length.high == 3.0
+
+
 def test_the_floor_is_the_most_common_tokens_share(make: Make) -> None:
     own = [
         make("a", [1] * 10, depth=1, output_ids=[7] * 11 + list(range(100, 110))),
