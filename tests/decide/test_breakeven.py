@@ -79,6 +79,10 @@ def test_the_interval_is_carried_through() -> None:
     assert point.headroom_interval.low == pytest.approx(reach / 2.2)
     assert point.headroom_interval.high == pytest.approx(reach / 1.9)
     assert point.required_acceptance == required_acceptance(2.0, depth=2)
+    assert point.to_json()["intervals"] == {
+        "accept_length": point.accept_length_interval.to_json(),
+        "headroom": point.headroom_interval.to_json(),
+    }
 
 
 @pytest.mark.parametrize(

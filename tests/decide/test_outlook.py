@@ -18,6 +18,7 @@ def test_the_founding_story() -> None:
     assert (better.accept_length, better.acceptance) == pytest.approx((2.602, 0.861), abs=1e-3)
     assert got.round_s_for_training == pytest.approx(0.02705, abs=1e-5)
     text = " ".join(got.lines())
+    assert "now: accept length 1.50, as 37% acceptance at every position gives" in text
     assert "below a round time of 27.1 ms; it is 28.8 ms" in text
     assert "a bound, not a promise" in text
     json.dumps(got.to_json(), allow_nan=False)

@@ -117,6 +117,22 @@ def test_what_stays_possible(changes: dict[str, Any], candidates: tuple[str, ...
     assert any("still possible: " + ", ".join(candidates) in reason for reason in got.reasons)
 
 
+@pytest.mark.parametrize(
+    ("changes", "candidates"),
+    [
+        ({"speedup": Estimate(0.9, 0.8, 1.0, 24)}, ("finetune",)),  # 1.0 itself does not pay
+        ({"headroom": Estimate(1.0, 0.9, 1.10, 24)}, ("verify-bound", "finetune")),
+        ({"n": 8, "margin": Estimate(-0.1, -0.2, 0.0, 8)}, ("uncorrelated",)),
+        ({"n": 8, "margin": Estimate(0.1, 0.0, 0.2, 8)}, ("uncorrelated", "finetune")),
+    ],
+)
+def test_a_bound_on_the_threshold(changes: dict[str, Any], candidates: tuple[str, ...]) -> None:
+    got = decide(seen(**changes), gate=GATE)
+    assert got.candidates == candidates
+    assert results(got)["p1_margin"] == ("pass" if "margin" not in changes else
+                                         "fail" if len(candidates) == 1 else "inconclusive")  # fmt: skip
+
+
 def test_few_prompts_are_undecided() -> None:
     got = decide(seen(n=23, speedup=e(2.0, n=23)), gate=GATE)
     assert (got.verdict, got.candidates, got.gate) == ("undecided", ("profitable",), "inconclusive")
@@ -224,6 +240,15 @@ def test_workloads_have_thresholds_of_their_own(wanted: dict[str, float], result
     assert f"min_accept_length_by_workload.{next(iter(wanted))}" in results(got)
 
 
+def test_the_gate_names_the_verdict_or_what_it_may_be() -> None:
+    told = {c.name: c for c in decide(seen(headroom=e(1.1)), gate=Gate(accept_verdicts=("profitable",))).gate_checks}
+    assert told["accept_verdicts"].seen == "undecided: verify-bound or finetune"
+    assert told["accept_verdicts"].wanted == "profitable"
+    told = {c.name: c for c in decide(seen(), gate=Gate(accept_verdicts=())).gate_checks}
+    assert (told["accept_verdicts"].seen, told["accept_verdicts"].wanted) == ("finetune", "none")
+    assert told["accept_verdicts"].result == "fail"
+
+
 def test_a_drafter_that_does_not_read_the_target_fails_even_if_the_profile_accepts_the_verdict() -> None:
     got = decide(seen(margin=e(0.0)), gate=Gate(accept_verdicts=("uncorrelated",)))
     assert results(got)["accept_verdicts"] == "pass"
@@ -253,6 +278,23 @@ def test_an_undecided_verdict_says_how_many_more() -> None:
     assert close.more_prompts is None
     assert any("too close" in step for step in close.next)
     assert any("baseline" in step for step in decide(seen(speedup=None, headroom=None), gate=GATE).next)
+
+
+def test_each_side_of_an_interval_counts_for_its_own_threshold() -> None:
+    lopsided = Estimate(1.0, 0.9, 1.02, 24)
+    below, above = prompts_needed(lopsided, 0.95), prompts_needed(lopsided, 1.05)
+    assert below is not None
+    assert above is not None
+    assert below == pytest.approx(25 * above, rel=0.1)
+
+
+def test_a_small_margin_says_what_would_show_it() -> None:
+    got = decide(seen(margin=Estimate(0.02, -0.01, 0.05, 24)), gate=GATE)
+    assert got.verdict == "uncorrelated"
+    assert got.more_prompts is not None
+    assert 80 < got.more_prompts < 100
+    assert any(f"about {got.more_prompts} more prompts" in step for step in got.next)
+    assert decide(seen(margin=Estimate(-0.02, -0.05, 0.01, 24)), gate=GATE).more_prompts is None
 
 
 # --- invariants --------------------------------------------------------------------------------------------------
