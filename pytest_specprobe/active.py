@@ -134,7 +134,7 @@ class ActivePlugin:
         """Print the verdict first, then why, then the numbers, then what to do."""
         if self._config.option.collectonly:
             return
-        for line in summary(self.session.report()):
+        for line in summary(self.session.report(), colour=terminalreporter.hasmarkup):
             terminalreporter.write_line(line)
 
     def pytest_unconfigure(self) -> None:

@@ -7,7 +7,7 @@ from importlib import import_module
 from pytest_specprobe.cli.parser import new_parser
 from pytest_specprobe.errors import SpecprobeError
 
-GROUPS = ("checkpoint", "decide")
+GROUPS = ("checkpoint", "decide", "report")
 UNUSABLE = 2
 
 

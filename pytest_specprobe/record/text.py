@@ -1,0 +1,72 @@
+"""Numbers and words as every rendering of a report shows them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+Entry = Mapping[str, Any]
+
+VERDICT_SAYS = {
+    "broken": "a check failed: nothing measured says anything about the drafter",
+    "uncorrelated": "it does not read this target: do not fine-tune it",
+    "profitable": "it pays as it is",
+    "verify-bound": "the verify step is the wall, not the drafter",
+    "finetune": "it does not pay yet, and training can make it pay",
+    "undecided": "the intervals allow more than one verdict",
+    None: "nothing was decided",
+}
+GATE_SAYS = {
+    "pass": "passed",
+    "fail": "failed",
+    "inconclusive": "inconclusive",
+    "error": "not decided: nothing could be measured",
+    None: "not asked",
+}
+
+
+def number(value: float | None) -> str:
+    """Return about three significant digits; ``undefined`` for None."""
+    if value is None:
+        return "undefined"
+    size = abs(value)
+    return f"{value:,.0f}" if size >= 1000 else f"{value:.1f}" if size >= 100 else f"{value:.2f}"
+
+
+def interval(estimate: Mapping[str, float] | None) -> str:
+    """Return ``value [low, high]``; ``undefined`` for None. A declared number (no prompts) has no interval."""
+    if estimate is None:
+        return "undefined"
+    if estimate["n"] == 0:
+        return number(estimate["value"])
+    return f"{number(estimate['value'])} [{number(estimate['low'])}, {number(estimate['high'])}]"
+
+
+def share(value: float | None) -> str:
+    """Return a share as whole percent."""
+    return "undefined" if value is None else f"{value:.0%}"
+
+
+def seconds(value: float) -> str:
+    """Return a duration in the unit that a reader would choose."""
+    if value < 120:
+        return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
+    if value < 7200:
+        return f"{value / 60:.0f} min"
+    return f"{value / 3600:.0f} h" if value < 172_800 else f"{value / 86_400:.0f} days"
+
+
+def unexplained(entry: Entry) -> list[Entry]:
+    """Return the failed errors and warnings that the entry's reasons do not already tell, errors first."""
+    told = " ".join(entry["reasons"])
+    wrong = [f for f in entry["checks"] if f["status"] == "fail" and f["severity"] != "info" and f["id"] not in told]
+    return sorted(wrong, key=lambda f: f["severity"] != "error")
+
+
+def paid_by(entry: Entry) -> str | None:
+    """Return in words what it takes to pay, from the break-even point; None without one."""
+    point = entry["break_even"]
+    if point is None:
+        return None
+    required = point["required_acceptance"]
+    if required is None:
+        return f"out of reach at this depth: even all {point['max_accept_length'] - 1} drafts accepted would not pay"
+    return f"{share(required)} acceptance at every position" if required else "any acceptance at all"

@@ -1,0 +1,173 @@
+"""Reports of simulated probes: real passes, decisions and composition over made-up requests.
+
+The simulation stands in for a server only: every number in these reports comes out of the package's own code.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from pytest_specprobe.decide.verdict import decide
+from pytest_specprobe.findings import Finding
+from pytest_specprobe.measure.acceptance import measure_acceptance
+from pytest_specprobe.measure.passes import ThroughputRuns
+from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.throughput import measure_throughput
+from pytest_specprobe.measure.workloads import Workload, load_workload
+from pytest_specprobe.probe.entry import _measured as measured_json
+from pytest_specprobe.probe.measured import Measured
+from pytest_specprobe.probe.phases import Phase
+from pytest_specprobe.profiles import Gate, Speculation
+from pytest_specprobe.record.report import compose
+
+TOKENS = 160
+DOMAINS = ("code", "chat", "math", "summary", "language")
+PHASES = (
+    ("free", "what holds the GPUs", 0.1), ("inspect", "files of drafter and target", 0.3),
+    ("stage", "drafter", 0.2), ("patch", "max_position_embeddings 1024 -> 2048", 0.01), ("boot", "drafter", 31.0),
+    ("prove", "settings, log and a canary request", 0.4), ("warm up", "drafter", 0.5),
+    ("probe", "acceptance, drafter", 46.0), ("boot", "blind control", 29.0),
+    ("probe", "acceptance, blind control", 60.0), ("boot", "baseline", 28.0),
+    ("probe", "throughput, interleaved with the baseline", 95.0), ("decide", "verdict and gate", 0.1),
+)  # fmt: skip
+FLAGS = {
+    "version": "0.5.23", "model_path": "/models/t", "port": 40123, "tp_size": 1, "dtype": "float32",
+    "attention_backend": "intel_amx", "max_total_num_tokens": 16384, "quantization": None,
+    "speculative_draft_model_path": "/cache/staged/d-1", "speculative_num_steps": 2, "disable_radix_cache": True,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """The truth behind a simulated probe: acceptance per position, what steps cost, and a run's own luck."""
+
+    accept: float = 0.6
+    blind: float | None = 0.1
+    round_s: float = 0.020
+    plain_s: float | None = 1 / 82
+    depth: int = 2
+    prompts: int = 30
+    speed: float = 1.0  # of this run: above 1 is slower
+    seed: int = 0
+
+
+def request(rng: np.random.Generator, world: World, i: int, accept: float | None, step_s: float) -> Generation:
+    """A request of about ``TOKENS`` tokens; without ``accept`` of a server that does not speculate."""
+    arrivals = [1]
+    while sum(arrivals) < TOKENS:
+        hit = 0
+        while accept is not None and hit < world.depth and rng.random() < accept:
+            hit += 1
+        arrivals.append(hit + 1)
+    gaps = step_s * world.speed * rng.lognormal(0, 0.05, size=len(arrivals) - 1)
+    times = 100.2 + np.concatenate([[0.0], np.cumsum(gaps)])
+    hits = [a - 1 for a in arrivals[1:]]
+    ids = tuple(int(t) for t in rng.zipf(1.1, size=sum(arrivals)) % 5000)
+    return Generation(
+        prompt_id=f"{DOMAINS[i % len(DOMAINS)]}-{i:02d}",
+        workload=DOMAINS[i % len(DOMAINS)],
+        prompt_tokens=60 + i * 40,
+        cached_tokens=0,
+        completion_tokens=sum(arrivals),
+        output_ids=ids,
+        text=" ".join(map(str, ids)),
+        finish_reason="length",
+        rounds=None if accept is None else len(hits),
+        accepted=None if accept is None else sum(hits),
+        histogram=None if accept is None else tuple(hits.count(k) for k in range(world.depth + 1)),
+        sglang_accept_length=None if accept is None else sum(arrivals) / len(hits),
+        start_s=100.0,
+        first_s=float(times[0]),
+        last_s=float(times[-1]),
+        first_tokens=1,
+        chunk_tokens=tuple(arrivals),
+        chunk_s=tuple(float(t) for t in times),
+    )
+
+
+def entry(
+    world: World, *, name: str = "aq_k2_mini", gate: Gate | None = None, findings: Sequence[Finding] = ()
+) -> dict[str, Any]:
+    """The drafter's entry of report.json that a probe of this world writes."""
+    gate = gate or Gate()
+    texts = np.random.default_rng(1)  # a prompt is as hard in every run
+    hard = texts.normal(0, 0.08, size=world.prompts)
+    rng = np.random.default_rng(1000 + world.seed)
+
+    def run(accept: float | None, step_s: float) -> list[Generation]:
+        return [
+            request(rng, world, i, None if accept is None else float(np.clip(accept + hard[i], 0.01, 0.98)), step_s)
+            for i in range(world.prompts)
+        ]
+
+    own, speed = run(world.accept, world.round_s), run(world.accept, world.round_s)
+    plain = [] if world.plain_s is None else run(None, world.plain_s)
+    blind = None if world.blind is None else run(world.blind, world.round_s)
+    measured = Measured(
+        depth=world.depth,
+        chain=True,
+        workload=workload(),
+        texts=tuple(own),
+        acceptance=measure_acceptance(own, depth=world.depth, blind=blind, drafter_length=1024),
+        runs=ThroughputRuns(drafter=tuple(speed), baseline=tuple(plain), drafter_wall_s=90.0, baseline_wall_s=100.0),
+        throughput=measure_throughput(speed, baseline=plain or None, wall_s=90.0, baseline_wall_s=100.0),
+        curve=None,
+        log_text=None,
+        streams=4,
+        errors=(),
+    )
+    decision = decide(measured.evidence(p_reach=gate.p_reach), gate=gate, findings=findings)
+    profile = SimpleNamespace(drafter=SimpleNamespace(gate=gate))
+    return {
+        "name": name,
+        "target": "mini_k25",
+        **decision.to_json(),
+        "phases": [Phase(*phase[:2], "done", phase[2]).to_json() for phase in PHASES],  # type: ignore[arg-type]
+        "checks": [finding.to_json() for finding in findings],
+        "staging": {"source_digest": "ab" * 32, "patched": {"max_position_embeddings": [1024, 2048]}},
+        "server": {
+            "version": "0.5.23",
+            "command": ["python3", "-m", "sglang.launch_server", "--model-path", "/models/t"],
+            "boot_s": 31.0,
+            "device": "cpu",
+            "flags": FLAGS,
+            "scrubbed": ["PYTEST_VERSION"],
+            "baseline_differences": {"disable_overlap_schedule": [False, True]},
+        },
+        **measured_json(SimpleNamespace(measured=lambda: measured, profile=profile)),  # type: ignore[arg-type]
+        "sweep": [],
+    }
+
+
+def workload() -> Workload:
+    return load_workload("default", root=Path())
+
+
+def report(*entries: dict[str, Any]) -> dict[str, Any]:
+    """A whole report, as it comes back from its file."""
+    whole = {**compose(entries, gpus=[]), "comparisons": []}
+    back: dict[str, Any] = json.loads(json.dumps(whole, allow_nan=False))
+    return back
+
+
+def fault(finding_id: str, *, severity: str = "error") -> Finding:
+    """A finding that failed."""
+    return Finding(
+        id=finding_id,
+        severity=severity,  # type: ignore[arg-type]
+        status="fail",
+        culprit="drafter-file",
+        seen="31,748 of 32,000 entries are absolute ids",
+        expected="offsets from the draft id",
+        why="SGLang adds the draft id once more: it boots, answers, and accepts nothing.",
+        fix="subtract arange(32000) from d2t",
+    )
+
+
+def speculation() -> Speculation:
+    return Speculation(num_steps=2, eagle_topk=1, num_draft_tokens=3)

@@ -1,0 +1,124 @@
+"""The terminal summary: verdict first, one screen, nothing lost at the right edge, colour only where asked."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_specprobe.cli import main
+from pytest_specprobe.profiles import Gate
+from pytest_specprobe.record.terminal import summary
+from tests.record.simulated import World, entry, fault, report
+
+FINETUNE = World(accept=0.4, round_s=0.0225)
+
+
+def lines(*entries: dict[str, object], **options: int) -> list[str]:
+    return list(summary(report(*entries), **options))  # type: ignore[arg-type]
+
+
+def place(found: list[str], text: str) -> int:
+    return next(i for i, line in enumerate(found) if text in line)
+
+
+def test_verdict_then_why_then_numbers_then_what_to_do() -> None:
+    found = lines(entry(FINETUNE))
+    assert "FINETUNE" in found[1]
+    order = [
+        place(found, text) for text in ("gate ", "why ", "accept length ", "tok/s ", "break-even ", "what to do ")
+    ]
+    assert order == sorted(order)
+
+
+def test_one_screen() -> None:
+    assert len(lines(entry(FINETUNE))) <= 40
+    crowd = [fault(f"vocab.fault-{i}", severity="warning") for i in range(30)]
+    found = lines(entry(FINETUNE, findings=crowd))
+    assert len(found) <= 54
+    assert any("26 more findings" in line for line in found)
+
+
+def test_every_number_has_interval_formula_and_count() -> None:
+    told = entry(FINETUNE)
+    text = " ".join(" ".join(lines(told)).split())
+    length = told["acceptance"]["accept_length"]
+    a = told["acceptance"]
+    assert (
+        f"{length['value']:.2f} [{length['low']:.2f}, {length['high']:.2f}] tokens/round of at most 3 = 1 + "
+        f"{a['accepted']:,} accepted / {a['rounds']:,} rounds, 30 prompts" in text
+    )
+    speedup = told["throughput"]["speedup"]
+    assert f"{speedup['value']:.2f} [{speedup['low']:.2f}, {speedup['high']:.2f}] x" in text
+
+
+@pytest.mark.parametrize("width", [60, 72, 100])
+def test_long_lines_wrap_under_their_text(width: int) -> None:
+    found = lines(entry(FINETUNE, findings=[fault("vocab.absolute-ids")]), width=width)
+    words = [line for line in found[2:] if len(line) > width]
+    assert all(" " not in line.strip() for line in words), "only a word that is too long itself may stick out"
+    hanging = [line for line in found if line.startswith(" " * 19)]
+    assert hanging
+    assert all(not line[19].isspace() for line in hanging)
+
+
+def test_a_finding_that_is_a_reason_is_not_told_twice() -> None:
+    found = "\n".join(lines(entry(FINETUNE, findings=[fault("vocab.absolute-ids")])))
+    assert found.count("vocab.absolute-ids") == 1
+
+
+def test_no_colour_unless_asked() -> None:
+    told = report(entry(FINETUNE))
+    plain, coloured = "\n".join(summary(told)), "\n".join(summary(told, colour=True))
+    assert "\x1b" not in plain
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == plain
+
+
+def test_an_invalid_measurement_says_so_before_its_numbers() -> None:
+    found = lines(entry(FINETUNE, findings=[fault("measure.looping")]))
+    assert "NO VERDICT" in found[1]
+    assert place(found, "of an invalid measurement") < place(found, "accept length")
+
+
+def test_no_baseline_is_undefined_and_not_zero() -> None:
+    found = "\n".join(lines(entry(World(plain_s=None))))
+    assert "speedup  " not in found
+    assert "break-even  " not in found
+
+
+def test_the_gate_names_what_it_did_not_like() -> None:
+    found = " ".join(" ".join(lines(entry(FINETUNE, gate=Gate(min_tok_per_s=500)))).split())
+    assert "gate failed: min_tok_per_s saw" in found
+
+
+def test_the_command_renders_a_report_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = report(entry(FINETUNE))
+    (tmp_path / "report.json").write_text(json.dumps(told))
+    assert main(["report", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line for line in shown if not line.startswith("  report")][: len(shown) - 2] == list(summary(told))
+    assert main(["report", str(tmp_path / "report.json"), "--format", "json", "--output", str(tmp_path / "out")]) == 0
+    assert json.loads((tmp_path / "out").read_text()) == told
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "cannot be read"),
+        ("{", "is not JSON"),
+        ("[]", "is no report"),
+        ('{"schema": 7, "drafters": []}', "has schema 7"),
+        ('{"schema": 1, "drafters": [{"name": "x"}]}', "is not complete"),
+    ],
+)
+def test_an_unusable_file_is_one_clear_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, says: str
+) -> None:
+    if content is not None:
+        (tmp_path / "report.json").write_text(content)
+    assert main(["report", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert "next: name a report.json" in error
