@@ -93,6 +93,26 @@ def verdicts(world: World, *, probes: int, seed: int, timed: bool = True) -> Cou
     return found
 
 
+def test_evidence_is_what_the_passes_measured() -> None:
+    rng = np.random.default_rng(0)
+    ids = rng.choice(len(ZIPF), p=ZIPF, size=TOKENS)
+    own = [request(i, "w", rounds_of(rng, 0.5), ids, 0.03) for i in range(4)]
+    base = [request(i, "w", None, ids, 0.012) for i in range(4)]
+    alone, controlled = measure_acceptance(own, depth=DEPTH), measure_acceptance(own, depth=DEPTH, blind=own)
+    assert evidence(alone).blind is False
+    assert evidence(controlled).blind is True
+    assert evidence(alone).speedup is evidence(alone).headroom is evidence(alone).tok_per_s is None
+    assert evidence(alone).by_workload == {"w": alone.accept_length}
+    throughput = measure_throughput(own, baseline=base)
+    assert throughput.break_even_length is not None
+    point = measured_break_even(throughput.break_even_length, round_s=throughput.round_s, depth=DEPTH)
+    got = evidence(alone, throughput, point)
+    assert (got.speedup, got.tok_per_s, got.headroom) == (
+        throughput.speedup, throughput.tok_per_s, point.headroom_interval
+    )  # fmt: skip
+    assert (got.accept_length, got.margin, got.rounds) == (alone.accept_length, alone.margin, alone.rounds)
+
+
 @pytest.mark.parametrize("accept", [0.0, 0.004], ids=["nothing accepted", "a few accidents"])
 @pytest.mark.parametrize("blind", [None, 0.002], ids=["floor alone", "with blind control"])
 def test_a_random_drafter_is_uncorrelated(accept: float, blind: float | None) -> None:
