@@ -8,8 +8,10 @@ from pytest_specprobe.checkpoint.shape import (
     LLAMA,
     MLA,
     architecture_of,
+    is_size,
     required_sizes,
     shape_of,
+    unusable_options,
     unusable_sizes,
 )
 from pytest_specprobe.checkpoint.versions import needed_version, parse_version, shown_version
@@ -141,14 +143,12 @@ def size_missing(s: Subject) -> Outcome:
     """Sizes that are absent, zero, negative or no integers."""
     if not s.config:
         return skipped("no config.json")
-    bad = [f"{key} {shown(s.config.get(key, 'absent'), limit=20)}" for key in unusable_sizes(s.config)]
-    optional = ("num_key_value_heads", "head_dim", "target_hidden_size", "num_aux_hidden_states")
-    bad += [
-        f"{k} {shown(s.config[k], limit=20)}"
-        for k in optional
-        if s.config.get(k) is not None and not _count(s.config[k])
-    ]
-    return judged(names(bad), expected="positive integers", good=f"{len(required_sizes(s.config))} sizes")
+    bad = [*unusable_sizes(s.config), *unusable_options(s.config)]
+    return judged(
+        names(f"{key} {shown(s.config.get(key, 'absent'), limit=20)}" for key in bad),
+        expected="positive integers of a plausible size",
+        good=f"{len(required_sizes(s.config))} sizes",
+    )
 
 
 @check(
@@ -167,7 +167,7 @@ def draft_vocab_size(s: Subject) -> Outcome:
     value, vocab = s.config.get("draft_vocab_size"), s.config.get("vocab_size")
     if value is None:
         return passed("null: the target's head")
-    if _count(value) and (not _count(vocab) or value <= vocab):
+    if is_size("draft_vocab_size", value) and (not is_size("vocab_size", vocab) or value <= vocab):
         return passed(f"{value:,}")
     return failed(f"draft_vocab_size {shown(value, limit=20)}", expected=f"1 to {shown(vocab, limit=20)}, or null")
 
@@ -293,10 +293,6 @@ def topk(s: Subject) -> Outcome:
         return skipped("no speculation settings given")
     value = s.speculation.eagle_topk
     return passed("a chain") if value == 1 else failed(f"eagle_topk {value}", expected="1")
-
-
-def _count(value: object) -> bool:
-    return type(value) is int and value > 0
 
 
 CHECKS: tuple[Check, ...] = (

@@ -125,10 +125,12 @@ def load_target(path: Path) -> TargetFiles:
 
 def text_config(config: Config) -> Config:
     """Return the text model's config of a wrapper (Kimi-K2.5, Qwen-VL, ...), or the config itself."""
-    for key in TEXT_CONFIGS:
-        inner = config.get(key)
-        if isinstance(inner, dict) and ("hidden_size" in inner or any(k in inner for k in TEXT_CONFIGS)):
-            return text_config(inner)
+    # Two wrappers deep is the deepest in use (thinker -> text).
+    for _ in range(2):
+        inner = next((config[key] for key in TEXT_CONFIGS if isinstance(config.get(key), dict)), None)
+        if inner is None or not ("hidden_size" in inner or any(key in inner for key in TEXT_CONFIGS)):
+            break
+        config = inner
     return config
 
 

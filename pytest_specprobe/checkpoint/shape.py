@@ -12,7 +12,12 @@ MLA = "Eagle3DeepseekV2ForCausalLM"
 # What the engine needs as positive integers. Absent ones would silently become Llama-2-7B's (32 layers of 4096).
 SIZES = ("hidden_size", "num_attention_heads", "intermediate_size", "num_hidden_layers", "vocab_size")
 MLA_SIZES = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+OPTIONS = ("num_key_value_heads", "head_dim", "target_hidden_size", "num_aux_hidden_states")
 DEFAULT_AUX = 3
+# No real size comes near these. Beyond them a number is a typing error or an attack, and nothing is built from it.
+MAX_SIZE = 1 << 24
+MAX_LAYERS = 1000
+_COUNTS = ("num_hidden_layers", "num_aux_hidden_states")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +82,13 @@ def required_sizes(config: Config) -> tuple[str, ...]:
 
 
 def unusable_sizes(config: Config) -> tuple[str, ...]:
-    """Return the required sizes that are absent or no positive integer."""
-    return tuple(key for key in required_sizes(config) if not _positive(config.get(key)))
+    """Return the required sizes that are absent or no positive integer of a plausible size."""
+    return tuple(key for key in required_sizes(config) if not is_size(key, config.get(key)))
+
+
+def unusable_options(config: Config) -> tuple[str, ...]:
+    """Return the optional sizes that are there, not null, and no positive integer of a plausible size."""
+    return tuple(key for key in OPTIONS if config.get(key) is not None and not is_size(key, config[key]))
 
 
 def shape_of(config: Config) -> Shape | None:
@@ -88,12 +98,11 @@ def shape_of(config: Config) -> Shape | None:
         return None
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
     draft_vocab = config.get("draft_vocab_size")
-    if draft_vocab is not None and not _positive(draft_vocab):
+    if draft_vocab is not None and not is_size("draft_vocab_size", draft_vocab):
         return None
     aux = _aux_count(config, name)
     target_hidden = config.get("target_hidden_size")
-    optional = (config.get("num_key_value_heads"), config.get("head_dim"), target_hidden)
-    if aux is None or not all(value is None or _positive(value) for value in optional):
+    if aux is None or unusable_options(config):
         return None
     eagle = eagle_config(config)
     return Shape(
@@ -124,16 +133,20 @@ def _aux_count(config: Config, name: str) -> int | None:
     if name == LLAMA:
         declared = config.get("num_aux_hidden_states")
         if declared is not None:
-            return declared if _positive(declared) else None
+            return declared if is_size("num_aux_hidden_states", declared) else None
         # An empty list falls through to the default here, though the target then captures nothing.
-        return len(nested) if isinstance(nested, list) and nested else DEFAULT_AUX
+        count = len(nested) if isinstance(nested, list) and nested else DEFAULT_AUX
+        return count if count <= MAX_LAYERS else None
     ids = nested if nested is not None else config.get("eagle_aux_hidden_state_layer_ids")
-    return len(ids) if isinstance(ids, list) and ids else DEFAULT_AUX if ids is None else None
+    if ids is None:
+        return DEFAULT_AUX
+    return len(ids) if isinstance(ids, list) and 0 < len(ids) <= MAX_LAYERS else None
 
 
 def _llama4(config: Config) -> bool:
-    return config.get("model_type") == "llama4_text" and _positive(config.get("intermediate_size_mlp"))
+    return config.get("model_type") == "llama4_text" and is_size("", config.get("intermediate_size_mlp"))
 
 
-def _positive(value: object) -> bool:
-    return type(value) is int and value > 0
+def is_size(key: str, value: object) -> bool:
+    """Whether a config's value can be the size of that name: a positive integer that is not absurd."""
+    return type(value) is int and 0 < value <= (MAX_LAYERS if key in _COUNTS else MAX_SIZE)

@@ -364,7 +364,7 @@ def t2d_dtype(s: Subject) -> Outcome:
     asks="t2d has one mark for each id of the target",
     why="A t2d of another length was built for another tokenizer, and d2t with it.",
     fix="rebuild the mapping with this target's tokenizer",
-    follows=("target.vocab", "vocab.t2d-dtype", "config.vocab-size"),
+    follows=("target.vocab", "vocab.t2d-dtype"),
 )
 def t2d_length(s: Subject) -> Outcome:
     """V2/V5: len(t2d) == target vocabulary, by the drafter's config or by the target's rows."""

@@ -1,5 +1,6 @@
 """The ``specprobe`` command. Each module of ``GROUPS`` adds its verbs; nothing heavy is imported before one runs."""
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -18,11 +19,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         import_module(f"{__name__}.{group}").add(verbs)
     arguments = parser.parse_args(argv)
     try:
-        return int(arguments.run(arguments))
+        code = int(arguments.run(arguments))
+        sys.stdout.flush()
     except SpecprobeError as error:
         print(f"specprobe {arguments.verb}: {error}", file=sys.stderr)
         return UNUSABLE
     except BrokenPipeError:
-        # The reader (head, less) went away; Python would complain once more when it closes stdout.
-        sys.stderr.close()
+        # The reader (head, less) went away. Python flushes once more at exit, which must not complain either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNUSABLE
+    return code

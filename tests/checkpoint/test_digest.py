@@ -1,0 +1,57 @@
+"""A checkpoint's identity: the same for links and copies, another for anything that it says it covers."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pytest_specprobe.checkpoint.digest import digest
+from pytest_specprobe.errors import CheckpointError
+from tests.checkpoint import checkpoint_builder as build
+
+
+def test_it_does_not_depend_on_name_or_links(tmp_path: Path) -> None:
+    path = build.llama().save(tmp_path / "a")
+    shutil.copytree(path, tmp_path / "b")
+    (tmp_path / "c").mkdir()
+    for file in path.iterdir():
+        (tmp_path / "c" / file.name).symlink_to(file)
+    assert digest(path) == digest(tmp_path / "b") == digest(tmp_path / "c")
+    assert len(digest(path)) == 64
+
+
+def test_files_beside_it_do_not_count(tmp_path: Path) -> None:
+    path = build.llama().save(tmp_path)
+    before = digest(path)
+    (path / "README.md").write_text("x")
+    assert digest(path) == before
+
+
+def test_config_weights_and_file_names_count(tmp_path: Path) -> None:
+    seen = {digest(build.llama(seed).save(tmp_path / str(seed))) for seed in range(3)}
+    made = build.llama()
+    made.config["rope_theta"] = 1.0
+    seen.add(digest(made.save(tmp_path / "theta")))
+    path = build.llama().save(tmp_path / "renamed")
+    (path / "model.safetensors").rename(path / "other.safetensors")
+    seen.add(digest(path))
+    assert len(seen) == 5
+
+
+def test_one_offset_counts(tmp_path: Path) -> None:
+    made = build.llama()
+    before = digest(made.save(tmp_path / "a"))
+    made.tensors["d2t"][100] += 1
+    assert digest(made.save(tmp_path / "b")) != before
+
+
+def test_a_bare_config_has_one(tmp_path: Path) -> None:
+    path = build.target().save(tmp_path)
+    assert digest(path / "config.json") != digest(path)
+
+
+def test_unreadable_files_are_an_error(tmp_path: Path) -> None:
+    path = build.llama().save(tmp_path)
+    (path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(CheckpointError):
+        digest(path)
