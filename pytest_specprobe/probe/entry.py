@@ -31,6 +31,8 @@ def entry(run: ProbeRun, *, narrowed: bool) -> dict[str, Any]:
         "name": run.profile.name,
         "target": run.profile.target_name,
         **decision,
+        "speculation": run.profile.drafter.speculation.model_dump(),
+        "digests": _digests(run),
         "phases": [phase.to_json() for phase in run.phases.phases],
         "checks": [finding.to_json() for finding in run.findings()],
         "staging": _staging(run),
@@ -58,6 +60,14 @@ def _measured(run: ProbeRun) -> dict[str, Any]:
         "outlook": look,
         "losslessness": lossless and lossless.to_json(),
         "predicted": [bracket.to_json() for bracket in measured.predicted()],
+    }
+
+
+def _digests(run: ProbeRun) -> dict[str, str | None]:
+    checked = run.files.peek_checkpoint()
+    return {
+        "drafter": checked.drafter_digest if checked else None,
+        "target": checked.target_digest if checked else None,
     }
 
 

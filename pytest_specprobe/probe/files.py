@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_specprobe.checkpoint.digest import digest
 from pytest_specprobe.checkpoint.inspect import inspect
 from pytest_specprobe.checkpoint.read import TargetFiles, load_target
-from pytest_specprobe.errors import CheckFailed
+from pytest_specprobe.errors import CheckFailed, CheckpointError
 from pytest_specprobe.findings import Finding, failed
 from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.phases import PhaseLog
@@ -18,11 +19,16 @@ from pytest_specprobe.staging import Staged, context_length, stage
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The drafter's directory, the target's files, and every static finding, passing ones too."""
+    """The drafter's directory, the target's files, and every static finding, passing ones too.
+
+    The digests identify both checkpoints in records; None where the files cannot be read (a finding says why).
+    """
 
     drafter: Path
     target: TargetFiles
     findings: tuple[Finding, ...]
+    drafter_digest: str | None
+    target_digest: str | None
 
 
 class ProbeFiles:
@@ -66,7 +72,14 @@ class ProbeFiles:
                 found.drafter,
                 load_target(found.target),
                 inspect(found.drafter, target=found.target, speculation=self._profile.drafter.speculation),
+                drafter_digest=_digest(found.drafter),
+                target_digest=_digest(found.target),
             )
+
+    def peek_checkpoint(self) -> Checked | None:
+        """Return the static checks if they ran."""
+        checked: Checked | None = self._once.peek("checkpoint")
+        return checked
 
     def staged(self) -> Staged:
         """Stage the drafter beside its source, positions patched.
@@ -98,6 +111,13 @@ class ProbeFiles:
             )
         with self._phases.phase("patch", _edits(made)):
             return made
+
+
+def _digest(path: Path) -> str | None:
+    try:
+        return digest(path)
+    except CheckpointError:
+        return None
 
 
 def _edits(made: Staged) -> str:

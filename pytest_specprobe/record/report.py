@@ -23,7 +23,7 @@ def compose(entries: Sequence[Mapping[str, Any]], *, gpus: Sequence[str]) -> dic
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "tool": {"name": "pytest-specprobe", "version": version("pytest-specprobe")},
         "machine": {
-            "cpu": platform.processor() or platform.machine(),
+            "cpu": _cpu(),
             "cores": psutil.cpu_count(),
             "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
             "system": f"{platform.system()} {platform.release()}",
@@ -32,6 +32,16 @@ def compose(entries: Sequence[Mapping[str, Any]], *, gpus: Sequence[str]) -> dic
         },
         "drafters": list(entries),
     }
+
+
+def _cpu() -> str:
+    """Return the CPU's own name, which ``platform`` does not know on Linux."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, "") or platform.machine()
 
 
 def write(report: Mapping[str, Any], *, folder: Path) -> Path:

@@ -22,7 +22,7 @@ from pytest_specprobe.measure.workloads import Workload, load_workload
 from pytest_specprobe.probe.entry import _measured as measured_json
 from pytest_specprobe.probe.measured import Measured
 from pytest_specprobe.probe.phases import Phase
-from pytest_specprobe.profiles import Gate, Speculation
+from pytest_specprobe.profiles import Gate
 from pytest_specprobe.record.report import compose
 
 TOKENS = 160
@@ -127,6 +127,8 @@ def entry(
         "name": name,
         "target": "mini_k25",
         **decision.to_json(),
+        "speculation": {"num_steps": world.depth, "eagle_topk": 1, "num_draft_tokens": world.depth + 1},
+        "digests": {"drafter": "d1" * 32, "target": "7a" * 32},
         "phases": [Phase(*phase[:2], "done", phase[2]).to_json() for phase in PHASES],  # type: ignore[arg-type]
         "checks": [finding.to_json() for finding in findings],
         "staging": {"source_digest": "ab" * 32, "patched": {"max_position_embeddings": [1024, 2048]}},
@@ -167,7 +169,3 @@ def fault(finding_id: str, *, severity: str = "error") -> Finding:
         why="SGLang adds the draft id once more: it boots, answers, and accepts nothing.",
         fix="subtract arange(32000) from d2t",
     )
-
-
-def speculation() -> Speculation:
-    return Speculation(num_steps=2, eagle_topk=1, num_draft_tokens=3)
