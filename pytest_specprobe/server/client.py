@@ -14,6 +14,7 @@ import httpx
 
 from pytest_specprobe.errors import MeasurementError, ServerError
 from pytest_specprobe.measure.records import Generation, Prompt
+from pytest_specprobe.server.deadline import deadline, transport
 from pytest_specprobe.server.generation import Arrivals
 from pytest_specprobe.server.info import ServerInfo
 from pytest_specprobe.server.redaction import redact_text
@@ -52,7 +53,7 @@ class Client:
             timeout=httpx.Timeout(_PLAIN_S, connect=_CONNECT_S),
             follow_redirects=False,
             trust_env=False,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+            transport=transport(),
         )
 
     def __enter__(self) -> Self:
@@ -132,16 +133,14 @@ class Client:
                 "temperature": temperature,
             },
         }
-        with self._errors("/generate"):
+        with self._errors("/generate"), deadline(self._request_timeout_s):
             start_s = time.perf_counter()
             arrivals = Arrivals(prompt, start_s=start_s)
             timeout = httpx.Timeout(self._silence_s, connect=_CONNECT_S)
             with self._http.stream("POST", "/generate", json=body, timeout=timeout) as response:
                 if response.status_code != 200:
-                    raise self._refused(
-                        "/generate", response.status_code, self._bounded(response, start_s + _PLAIN_S)
-                    )
-                for data in self._events(response, deadline_s=start_s + self._request_timeout_s):
+                    raise self._refused("/generate", response.status_code, self._bounded(response))
+                for data in self._events(response):
                     now_s = time.perf_counter()
                     arrivals.add(self._json("/generate", 200, data), now_s=now_s)
         return arrivals.finish()
@@ -167,27 +166,26 @@ class Client:
         return tuple(tokens)
 
     def _plain(self, method: str, path: str, *, json: Any = None, patience_s: float = _PLAIN_S) -> tuple[int, bytes]:
-        with self._errors(path):
-            deadline_s = time.perf_counter() + patience_s
+        with self._errors(path), deadline(patience_s):
             timeout = httpx.Timeout(patience_s, connect=min(patience_s, _CONNECT_S))
             with self._http.stream(method, path, json=json, timeout=timeout) as response:
-                return response.status_code, self._bounded(response, deadline_s)
+                return response.status_code, self._bounded(response)
 
-    def _bounded(self, response: httpx.Response, deadline_s: float) -> bytes:
+    def _bounded(self, response: httpx.Response) -> bytes:
         body = bytearray()
         for piece in response.iter_raw():
             body += piece
-            self._guard(response, len(body), _ANSWER_LIMIT, deadline_s)
+            self._guard(response, len(body), _ANSWER_LIMIT)
         return bytes(body)
 
-    def _events(self, response: httpx.Response, *, deadline_s: float) -> Iterator[bytes]:
+    def _events(self, response: httpx.Response) -> Iterator[bytes]:
         """Yield the data of each server-sent event; the stream must end with ``[DONE]``."""
         waiting, total = b"", 0
         for piece in response.iter_raw():
             total += len(piece)
-            self._guard(response, total, _STREAM_LIMIT, deadline_s)
+            self._guard(response, total, _STREAM_LIMIT)
             *lines, waiting = (waiting + piece).split(b"\n")
-            self._guard(response, len(waiting), _CHUNK_LIMIT, deadline_s)
+            self._guard(response, len(waiting), _CHUNK_LIMIT)
             for line in lines:
                 data = line.removeprefix(b"data:").strip() if line.startswith(b"data:") else b""
                 if data == b"[DONE]":
@@ -196,12 +194,9 @@ class Client:
                     yield data
         raise self._lost("/generate", "the answer ended early")
 
-    def _guard(self, response: httpx.Response, size: int, limit: int, deadline_s: float) -> None:
-        path = response.request.url.path
+    def _guard(self, response: httpx.Response, size: int, limit: int) -> None:
         if size > limit:
-            raise self._lost(path, f"the answer is larger than {limit >> 20} MiB")
-        if time.perf_counter() > deadline_s:
-            raise self._lost(path, "the answer took longer than its deadline")
+            raise self._lost(response.request.url.path, f"the answer is larger than {limit >> 20} MiB")
 
     @contextlib.contextmanager
     def _errors(self, path: str) -> Iterator[None]:

@@ -2,8 +2,8 @@
 
 import importlib.util
 import json
-import os
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,6 +89,32 @@ def tiny_spec(tiny_pair: Pair) -> ServerSpec:
     return ServerSpec(model=str(tiny_pair.target), drafter=tiny_pair.drafter, speculation=SPECULATION, device="cpu")
 
 
+@pytest.fixture
+def fake_python(tmp_path: Path) -> Path:
+    """An interpreter that runs the fake server, whatever module it is asked for."""
+    path = tmp_path / "fake-python"
+    fake = Path(__file__).with_name("fake_sglang.py")
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{fake}" "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def fake_spec(fake_python: Path) -> Callable[..., ServerSpec]:
+    """Make the spec of a fake server that behaves as the plan says."""
+
+    def make(**plan: Any) -> ServerSpec:
+        return ServerSpec(
+            model="m",
+            drafter=Path("d"),
+            speculation=SPECULATION,
+            python=str(fake_python),
+            env=(("FAKE_SGLANG", json.dumps(plan)),),
+        )
+
+    return make
+
+
 class Booted(NamedTuple):
     server: OwnedServer
     progress: tuple[BootProgress, ...]
@@ -164,16 +190,3 @@ def _tokenizer(path: Path) -> int:
     }
     (path / "tokenizer_config.json").write_text(json.dumps(described))
     return 256 + len(SPECIAL)
-
-
-def left_of(marker: str) -> list[int]:
-    """Return the pids that carry a boot's marker."""
-    wanted = f"SPECPROBE_BOOT={marker}".encode()
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if wanted in path.read_bytes().split(b"\0") and path.parent.name != str(os.getpid()):
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found

@@ -84,16 +84,16 @@ def test_the_tail_shows_what_a_reader_needs() -> None:
         ("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "launch-flags", "memory"),
         (
             (
-                "ValueError: Warning: Target model's context_length (262144) is greater than the derived context_length "
-                "(131072). This may lead to"
+                "ValueError: Warning: Target model's context_length (262144) is greater than "
+                "the derived context_length (131072). This may lead to"
             ),
             "drafter-config",
             "131072 tokens) is shorter than the target's (262144)",
         ),
         (
             (
-                "ValueError: Warning: User-specified context_length (9000) is greater than the derived context_length "
-                "(8192). This may"
+                "ValueError: Warning: User-specified context_length (9000) is greater than "
+                "the derived context_length (8192). This may"
             ),
             "launch-flags",
             "--context-length 9000",
@@ -101,8 +101,8 @@ def test_the_tail_shows_what_a_reader_needs() -> None:
         ("ValueError: Model architectures ['Foo3'] are not supported for now.", "engine", "Foo3"),
         (
             (
-                "ValueError: The checkpoint you are trying to load has model type `kimi_k25` but Transformers does not "
-                "recognize this architecture."
+                "ValueError: The checkpoint you are trying to load has model type `kimi_k25` but "
+                "Transformers does not recognize this architecture."
             ),
             "engine",
             "kimi_k25",

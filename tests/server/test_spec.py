@@ -106,14 +106,14 @@ def test_what_forges_or_leaks_is_scrubbed_and_named(name: str) -> None:
 
 
 def test_a_local_target_needs_neither_hub_token_nor_proxy_and_a_hub_id_does(tmp_path: Path) -> None:
-    hub_token = "HF_TOKEN"
-    base = {hub_token: "t", "https_proxy": "http://p:1", "no_proxy": "corp"}
+    variable = "HF_TOKEN"
+    base = {variable: "t", "https_proxy": "http://p:1", "no_proxy": "corp"}
     local, scrubbed = environment(spec(model=str(tmp_path)), base)
     assert set(scrubbed) == set(base)
     assert local["HF_HUB_OFFLINE"] == "1"
     hub, scrubbed = environment(spec(), base)
     assert scrubbed == ()
-    assert hub[hub_token] == "t"
+    assert hub[variable] == "t"
     # SGLang's own warm-up request must not go through the proxy.
     assert hub["no_proxy"] == "corp,127.0.0.1,localhost"
     assert "HF_HUB_OFFLINE" not in hub

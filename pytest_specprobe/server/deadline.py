@@ -1,0 +1,73 @@
+"""One deadline for a whole HTTP exchange.
+
+HTTP clients bound each read; a server that drips a byte at a time, or header after header, then never ends. Here
+every read of the socket gets what is left of the exchange's deadline and no more.
+"""
+
+import contextlib
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpcore
+import httpx
+
+_local = threading.local()
+
+
+@contextlib.contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """Bound all network reads of this thread inside the block to ``seconds`` altogether."""
+    _local.until = time.monotonic() + seconds
+    try:
+        yield
+    finally:
+        _local.until = None
+
+
+def transport() -> httpx.HTTPTransport:
+    """Return an httpx transport whose reads obey ``deadline``; it uses no proxy and retries nothing."""
+    made = httpx.HTTPTransport(trust_env=False)
+    pool = httpcore.ConnectionPool(
+        ssl_context=httpx.create_ssl_context(trust_env=False),
+        max_connections=None,
+        network_backend=_Backend(),
+    )
+    # httpx offers no public way to hand its transport a network backend, httpcore does.
+    made._pool = pool  # noqa: SLF001
+    return made
+
+
+class _Backend(httpcore.SyncBackend):
+    def connect_tcp(self, *args: Any, **kwargs: Any) -> httpcore.NetworkStream:
+        return _Stream(super().connect_tcp(*args, **kwargs))
+
+
+class _Stream(httpcore.NetworkStream):
+    def __init__(self, inner: httpcore.NetworkStream) -> None:
+        self._inner = inner
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        until: float | None = getattr(_local, "until", None)
+        if until is not None:
+            left_s = until - time.monotonic()
+            if left_s <= 0:
+                raise httpcore.ReadTimeout("the deadline has passed")
+            timeout = left_s if timeout is None else min(timeout, left_s)
+        return self._inner.read(max_bytes, timeout)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._inner.write(buffer, timeout)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        return _Stream(self._inner.start_tls(ssl_context, server_hostname, timeout))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
