@@ -51,7 +51,7 @@ def compare(answers: Iterable[Answer], *, oracle: Oracle, drafter: Drafter, shap
     """Compare every round of every answer with the simulation, starting each where the server started it."""
     tally = Agreement()
     for number, answer in enumerate(answers):
-        reading = oracle.read(answer.prompt, answer.output, ahead=shape.num_steps)
+        reading = oracle.read(answer.prompt, answer.output)
         _add(tally, number, answer, simulate(answer, reading, oracle=oracle, drafter=drafter, shape=shape))
     return tally
 
@@ -80,7 +80,9 @@ def _add_coalesced(tally: Agreement, number: int, answer: Answer, prediction: Pr
     the rounds and the accepted drafts must add up to the server's.
     """
     rounds = accepted = close = 0
-    for start, end in itertools.pairwise(itertools.accumulate(answer.chunks)):
+    # The prefill's arrival holds one token, and rounds only if some were coalesced into it.
+    ends = [end for end in itertools.accumulate(answer.chunks) if end > 1]
+    for start, end in itertools.pairwise([1, *ends]):
         at = start
         while at < end:
             close += prediction.margin[at - 1] < MARGIN

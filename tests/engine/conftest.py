@@ -1,0 +1,127 @@
+"""Each server is booted once, asked everything that any test wants to know of it, and taken down at once.
+
+What tests share is the record (answers and log), so no server idles beside another.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.engine.oracle import Oracle
+from tests.engine.pairs import Pair, pairs
+from tests.engine.record import CHUNK, TOKENS, Run
+from tests.engine.serving import Answer, Server, Shape, serve
+from tests.engine.simulation import Drafter, load_drafter
+
+# A server's AMX question, answered as a CPU with AMX tiles would.
+_PRETEND_AMX = "import torch.cpu\ntorch.cpu._is_amx_tile_supported = lambda: True\n"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    # Threads that wait for each other stall beside a server on the same cores; the models here are tiny.
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", params=["dense", "mla"])
+def pair(request: pytest.FixtureRequest) -> Pair:
+    return pairs()[request.param]
+
+
+@pytest.fixture(scope="session")
+def oracle(pair: Pair) -> Oracle:
+    return Oracle(pair.target)
+
+
+@pytest.fixture(scope="session")
+def drafter(pair: Pair) -> Drafter:
+    return load_drafter(pair.drafter)
+
+
+def _record(
+    pair: Pair, folder: Path, *flags: str, shape: Shape, ask: Callable[[Server], dict[str, list[Answer]]]
+) -> Run:
+    """Boot with or without the drafter (a shape of no steps is a baseline), ask, and take the server down."""
+    log = folder / "server.log"
+    drafter = pair.drafter if shape.num_steps else None
+    with serve(pair.target, *flags, drafter=drafter, shape=shape, log=log) as server:
+        passes = ask(server)
+    return Run(shape=shape, passes=passes, log=log.read_text(errors="replace"))
+
+
+@pytest.fixture(scope="session")
+def baseline(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """No speculation."""
+    prompts = pair.prompts()
+
+    def ask(server: Server) -> dict[str, list[Answer]]:
+        return {
+            "one": server.generate(prompts, tokens=TOKENS),
+            "natural": server.generate(prompts, tokens=TOKENS, concurrency=4, ignore_eos=False),
+        }
+
+    folder = tmp_path_factory.mktemp("baseline")
+    return _record(pair, folder, "--disable-radix-cache", shape=Shape(num_steps=0, tokens=1), ask=ask)
+
+
+@pytest.fixture(scope="session")
+def chain2(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """D = 2 without a prefix cache: the founding settings."""
+    prompts = pair.prompts()
+
+    def ask(server: Server) -> dict[str, list[Answer]]:
+        return {
+            "one": server.generate(prompts, tokens=TOKENS),
+            "many": server.generate(prompts, tokens=TOKENS, concurrency=8),
+        }
+
+    folder = tmp_path_factory.mktemp("chain2")
+    return _record(pair, folder, "--disable-radix-cache", shape=Shape(num_steps=2, tokens=3), ask=ask)
+
+
+@pytest.fixture(scope="session")
+def chain4(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """D = 4 with a prefix cache (cold, then warm under concurrency) and chunked prefill."""
+    prompts = pair.prompts()
+
+    def ask(server: Server) -> dict[str, list[Answer]]:
+        return {
+            "one": server.generate(prompts, tokens=TOKENS),
+            "many": server.generate(prompts, tokens=TOKENS, concurrency=8),
+            "natural": server.generate(prompts, tokens=TOKENS, concurrency=4, ignore_eos=False),
+        }
+
+    folder = tmp_path_factory.mktemp("chain4")
+    return _record(pair, folder, "--chunked-prefill-size", str(CHUNK), shape=Shape(num_steps=4, tokens=5), ask=ask)
+
+
+@pytest.fixture(scope="session")
+def tree(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A tree of depth 4, with a prefix cache, in a server that takes the CPU for one with AMX tiles."""
+    prompts = pair.prompts()
+    folder = tmp_path_factory.mktemp("tree")
+    (folder / "sitecustomize.py").write_text(_PRETEND_AMX)
+
+    def ask(server: Server) -> dict[str, list[Answer]]:
+        return {
+            "one": server.generate(prompts, tokens=TOKENS),
+            "many": server.generate(prompts, tokens=TOKENS, concurrency=8),
+        }
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder))
+        return _record(pair, folder, shape=Shape(num_steps=4, topk=4, tokens=12), ask=ask)
+
+
+@pytest.fixture
+def runs(request: pytest.FixtureRequest) -> Callable[[str], Run]:
+    """Return a server's record by the name of its fixture, booting it if this is the first question."""
+
+    def get(name: str) -> Run:
+        run = request.getfixturevalue(name)
+        assert isinstance(run, Run)
+        return run
+
+    return get
