@@ -163,7 +163,7 @@ def diagnose(text: str, *, exit_code: int | None = None, exit_signal: int | None
     # The root exception is asked first: what follows it is usually its consequence.
     for candidate in ([root] if root else []) + ["\n".join(lines[_failure_start(lines) :])]:
         for cause in _KNOWN:
-            if match := re.search(cause.pattern, candidate):
+            if match := re.search(cause.pattern, candidate, re.IGNORECASE):
                 return Diagnosis(_fill(cause.what, match, lines), cause.culprit, cause.fix, cause.port_taken)
     if root:
         return Diagnosis(

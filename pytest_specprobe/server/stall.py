@@ -50,7 +50,8 @@ class StallWatch:
         begun_s, cpu_before, io_before = self._since
         span_s = now_s - begun_s
         busy = (
-            cpu_s - cpu_before > _IDLE_SHARE * span_s + 1 or io_bytes - io_before > _IDLE_BYTES_PER_S * span_s + 65536
+            cpu_s - cpu_before > _IDLE_SHARE * span_s + 0.2
+            or io_bytes - io_before > _IDLE_BYTES_PER_S * span_s + 65536
         )
         if busy:
             self._since = (now_s, cpu_s, io_bytes)

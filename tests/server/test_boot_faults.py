@@ -70,13 +70,13 @@ def test_a_server_that_is_never_healthy_ends_with_its_patience(fake_spec: MakeSp
 
 def test_a_stuck_server_is_told_from_a_slow_one(fake_spec: MakeSpec, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(boot_module, "_STALL_EVERY_S", 0.5)
-    error = fails(fake_spec(tell=str(tmp_path / "pids"), silent=True), tmp_path, stall_patience_s=3)
+    error = fails(fake_spec(tell=str(tmp_path / "pids"), silent=True), tmp_path, stall_patience_s=2)
     assert "is stuck: no log line, no CPU time and no I/O" in error.what
     assert error.culprit == "engine"
-    busy = fails(fake_spec(tell=str(tmp_path / "pids2"), spin=True), tmp_path, stall_patience_s=3, timeout_s=7)
-    assert "not ready after 7 s" in busy.what
-    chatty = fails(fake_spec(tell=str(tmp_path / "pids3"), chatty=True), tmp_path, stall_patience_s=3, timeout_s=7)
-    assert "not ready after 7 s" in chatty.what
+    busy = fails(fake_spec(tell=str(tmp_path / "pids2"), spin=True), tmp_path, stall_patience_s=2, timeout_s=5)
+    assert "not ready after 5 s" in busy.what
+    chatty = fails(fake_spec(tell=str(tmp_path / "pids3"), chatty=True), tmp_path, stall_patience_s=2, timeout_s=5)
+    assert "not ready after 5 s" in chatty.what
 
 
 def test_an_interpreter_that_does_not_exist_is_named(tmp_path: Path) -> None:
