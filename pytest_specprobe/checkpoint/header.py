@@ -232,26 +232,25 @@ def _metadata(entry: object, fault: _Fault) -> dict[str, str]:
 
 
 def _tensor(name: str, entry: object, data_start: int, path: Path, fault: _Fault) -> TensorInfo:
-    label = shown(name)
     if not _encodable(name):
-        fault.bad(f"the tensor name {label!r} is not Unicode text")
+        fault.bad(f"the tensor name {shown(name)!r} is not Unicode text")
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        fault.bad(f"the entry of {label!r} has not exactly dtype, shape and data_offsets")
+        fault.bad(f"the entry of {shown(name)!r} has not exactly dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     bits = DTYPE_BITS.get(dtype) if isinstance(dtype, str) else None
     if bits is None:
-        fault.bad(f"{label!r} has the unknown dtype {shown(dtype)!r}")
+        fault.bad(f"{shown(name)!r} has the unknown dtype {shown(dtype)!r}")
     if not _counts(shape) or len(shape) > MAX_RANK:
-        fault.bad(f"{label!r} has an impossible shape")
+        fault.bad(f"{shown(name)!r} has an impossible shape")
     if not _counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        fault.bad(f"{label!r} has impossible data offsets")
+        fault.bad(f"{shown(name)!r} has impossible data offsets")
     total = bits
     for extent in shape:
         total *= extent
     if total >= 1 << 66 or total % 8:
-        fault.bad(f"{label!r} has an impossible shape")
+        fault.bad(f"{shown(name)!r} has an impossible shape")
     if offsets[1] - offsets[0] != total // 8:
-        fault.bad(f"{label!r} takes {offsets[1] - offsets[0]:,} bytes, but its shape needs {total // 8:,}")
+        fault.bad(f"{shown(name)!r} takes {offsets[1] - offsets[0]:,} bytes, but its shape needs {total // 8:,}")
     return TensorInfo(name, dtype, tuple(shape), data_start + offsets[0], data_start + offsets[1], path)
 
 

@@ -219,7 +219,7 @@ def read_index(path: Path, *, culprit: Culprit) -> dict[str, str] | None:
     if not os.path.lexists(file):
         return None
     weight_map = read_json(file, limit=MAX_INDEX_BYTES, culprit=culprit).get("weight_map")
-    if not isinstance(weight_map, dict) or not all(isinstance(value, str) for value in weight_map.values()):
+    if not isinstance(weight_map, dict) or set(map(type, weight_map.values())) - {str}:
         raise _bad_json(file, culprit, "weight_map is not a table of file names")
     outside = next((name for name in set(weight_map.values()) if not _inside(name)), None)
     if outside is not None:
