@@ -1,0 +1,192 @@
+"""The runs of the past: what was measured, under which key, prompt by prompt.
+
+Invariant: only runs whose gate passed are kept, so that a reference is always a run that somebody would ship.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+from pytest_specprobe.record import journal
+from pytest_specprobe.record.key import Key, key_of
+
+SCHEMA = 1
+NAME = "history.jsonl"
+VALUES = ("accept_length", "tok_per_s", "speedup", "baseline_tok_per_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One prompt of one run: rounds and accepted drafts of the acceptance pass; tokens and seconds of the other.
+
+    None is what was not measured. Seconds are decode seconds, of ``tokens`` tokens after the first arrival.
+    """
+
+    id: str
+    workload: str
+    rounds: int | None = None
+    accepted: int | None = None
+    tokens: int | None = None
+    decode_s: float | None = None
+    baseline_tokens: int | None = None
+    baseline_decode_s: float | None = None
+
+
+_COLUMNS = tuple(field.name for field in fields(Row))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One drafter's run. ``values`` holds the estimates ``{value, low, high, n}`` by name; absent is undefined.
+
+    ``created`` is ISO 8601 with its zone; ``commit`` what the CI system said was tested.
+    """
+
+    created: str
+    tool: str
+    commit: str | None
+    drafter: str
+    target: str
+    verdict: str | None
+    gate: str | None
+    key: Key
+    values: Mapping[str, Mapping[str, float]]
+    rows: tuple[Row, ...]
+
+    @property
+    def id(self) -> str:
+        """Return 8 hex digits that name the run."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:8]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return one line of ``history.jsonl``; rows are lists in the order of ``columns``."""
+        return {
+            "schema": SCHEMA,
+            "created": self.created,
+            "tool": self.tool,
+            "commit": self.commit,
+            "drafter": self.drafter,
+            "target": self.target,
+            "verdict": self.verdict,
+            "gate": self.gate,
+            "key": dict(self.key.parts),
+            "values": {name: dict(value) for name, value in self.values.items()},
+            "columns": list(_COLUMNS),
+            "rows": [[getattr(row, name) for name in _COLUMNS] for row in self.rows],
+        }
+
+    @classmethod
+    def parse(cls, line: Mapping[str, Any]) -> Self:
+        """Return the run of one line.
+
+        :raises ValueError: if it is not one.
+        """
+        try:
+            plain = {
+                name: line[name] for name in ("created", "tool", "commit", "drafter", "target", "verdict", "gate")
+            }
+            rows = tuple(Row(**dict(zip(line["columns"], row, strict=True))) for row in line["rows"])
+            values = {name: line["values"][name] for name in VALUES if name in line["values"]}
+            if any({"value", "low", "high", "n"} - value.keys() for value in values.values()):
+                raise ValueError("a value has no interval")
+            return cls(**plain, key=Key(dict(line["key"])), values=values, rows=rows)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a run: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Runs, oldest first, and why some lines were left out."""
+
+    runs: tuple[Run, ...]
+    skipped: tuple[str, ...]
+
+    def before(self, run: Run) -> tuple[Run, ...]:
+        """Return the earlier runs of the same key, oldest first."""
+        return tuple(other for other in self.runs if other.key == run.key and _when(other) < _when(run))
+
+    def of(self, drafter: str) -> "History":
+        """Return the runs of one drafter's name."""
+        return History(tuple(run for run in self.runs if run.drafter == drafter), self.skipped)
+
+
+def run_of(report: Mapping[str, Any], entry: Mapping[str, Any], *, commit: str | None = None) -> Run | None:
+    """Return the run of one drafter's entry; None if nothing was measured, or its key is not known."""
+    key = key_of(report, entry)
+    if key is None or entry["acceptance"] is None:
+        return None
+    throughput = entry["throughput"] or {}
+    values = {"accept_length": entry["acceptance"]["accept_length"]}
+    values |= {name: throughput[name] for name in VALUES if throughput.get(name)} | values
+    return Run(
+        created=report["created"],
+        tool=report["tool"]["version"],
+        commit=commit,
+        drafter=entry["name"],
+        target=entry["target"],
+        verdict=entry["verdict"],
+        gate=entry["gate"],
+        key=key,
+        values=values,
+        rows=_rows(entry["acceptance"]["prompts"], throughput.get("prompts", ())),
+    )
+
+
+def keep(run: Run | None, *, path: Path) -> bool:
+    """Append a run whose gate passed; tell whether it was kept.
+
+    :raises OSError: if the file cannot be written.
+    """
+    if run is None or run.gate != "pass" or run.verdict is None:
+        return False
+    journal.append(path, run.to_json())
+    return True
+
+
+def read(*paths: Path) -> History:
+    """Return the runs of one or several files, oldest first; a directory stands for its ``history.jsonl``.
+
+    :raises OSError: if a file is there and cannot be read.
+    """
+    found = journal.read_all([path / NAME if path.is_dir() else path for path in paths], schema=SCHEMA)
+    runs, skipped = [], list(found.skipped)
+    for line in found.lines:
+        try:
+            runs.append(Run.parse(line))
+        except ValueError as error:
+            skipped.append(f"a line of {line.get('created')}: {error}")
+    return History(tuple(sorted(runs, key=_when)), tuple(skipped))
+
+
+def _when(run: Run) -> tuple[str, str]:
+    # created is always UTC, to the second, so text order is time order; the id parts runs of one second
+    return run.created, run.id
+
+
+def _rows(acceptance: Sequence[Mapping[str, Any]], speed: Sequence[Mapping[str, Any]]) -> tuple[Row, ...]:
+    fast = {row["id"]: row for row in speed}
+    rows = []
+    for row in acceptance:
+        if row["dropped"] is not None:
+            continue
+        timed = fast.get(row["id"], {})
+        rows.append(
+            Row(
+                id=row["id"],
+                workload=row["workload"],
+                rounds=row["rounds"],
+                accepted=row["accepted"],
+                tokens=timed.get("tokens"),
+                decode_s=_seconds(timed.get("decode_s")),
+                baseline_tokens=timed.get("baseline_tokens"),
+                baseline_decode_s=_seconds(timed.get("baseline_decode_s")),
+            )
+        )
+    return tuple(rows)
+
+
+def _seconds(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)

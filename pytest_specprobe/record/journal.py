@@ -1,0 +1,74 @@
+"""Append-only files of JSON lines, safe for several writers and for a writer that dies.
+
+Invariant: a line is written whole under a lock, is never changed, and one bad line costs that line alone.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+_LOCK_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """The readable lines of a file, oldest first, and why others were left out."""
+
+    lines: tuple[Mapping[str, Any], ...]
+    skipped: tuple[str, ...]
+
+
+def append(path: Path, record: Mapping[str, Any]) -> None:
+    """Add one record, which names its ``schema``; waits for other writers.
+
+    A line that a killed writer left without its end is closed first, so that it spoils nothing but itself.
+
+    :raises OSError: if the file cannot be written.
+    :raises filelock.Timeout: if another writer holds the lock for a minute.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    line = json.dumps(record, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    with FileLock(f"{path}.lock", timeout=_LOCK_S), path.open("a+b") as file:
+        if file.seek(0, os.SEEK_END) and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
+            line = b"\n" + line
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read(path: Path, *, schema: int) -> Journal:
+    """Return the records of ``path`` that have this schema; a file that is not there is an empty one.
+
+    :raises OSError: if the file is there and cannot be read.
+    """
+    lines, skipped = [], []
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raw = b""
+    for at, part in enumerate(raw.split(b"\n"), 1):
+        if not part.strip():
+            continue
+        try:
+            record = json.loads(part)
+        except (ValueError, RecursionError):
+            skipped.append(f"{path}:{at} is not a whole JSON line")
+            continue
+        found = record.get("schema") if isinstance(record, dict) else None
+        if found == schema:
+            lines.append(record)
+        else:
+            skipped.append(f"{path}:{at} has schema {found!r}; this version reads {schema}")
+    return Journal(tuple(lines), tuple(skipped))
+
+
+def read_all(paths: Sequence[Path], *, schema: int) -> Journal:
+    """Return the records of several files, each distinct record once."""
+    journals = [read(path, schema=schema) for path in paths]
+    distinct = {json.dumps(line, sort_keys=True): line for journal in journals for line in journal.lines}
+    return Journal(tuple(distinct.values()), tuple(text for journal in journals for text in journal.skipped))

@@ -1,0 +1,98 @@
+"""What makes two runs comparable.
+
+Invariant: runs with different keys are never compared unless a person names the part that may differ.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# Counts up whenever the same run would give other numbers, so that old numbers are not held against new ones.
+METHOD = 1
+# Settings that differ between any two boots, or say who and where and not how.
+_NOT_FLAGS = frozenset({
+    "version", "status", "host", "port", "nccl_port", "random_seed", "launch_command", "startup_time",
+    "internal_states", "api_key", "admin_api_key", "served_model_name", "weight_version", "model_path",
+    "tokenizer_path", "speculative_draft_model_path", "last_gen_throughput", "memory_usage",
+    "avg_spec_accept_length", "max_total_num_tokens", "max_req_input_len", "dist_init_addr",
+    "forward_pass_metrics_ipc_name", "crash_dump_folder", "file_storage_path", "log_requests_target",
+})  # fmt: skip
+_LONGEST = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Everything that must be the same for two runs to be compared, by name.
+
+    ``engine`` is SGLang's version, ``hardware`` the GPUs (or the CPU and its cores), ``target``, ``drafter`` and
+    ``workload`` are digests, ``flags`` the resolved server settings that are set.
+    """
+
+    parts: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        """Return 12 hex digits that name the key."""
+        return hashlib.sha256(json.dumps(self.parts, sort_keys=True).encode()).hexdigest()[:12]
+
+    def without(self, *names: str) -> "Key":
+        """Return the key without the parts of these names."""
+        return Key({name: part for name, part in self.parts.items() if name not in names})
+
+    def differences(self, other: "Key") -> dict[str, tuple[Any, Any]]:
+        """Return the parts that differ, flags one by one (``flags.NAME``): name -> (this one's, the other's)."""
+        one, two = _flat(self.parts), _flat(other.parts)
+        return {k: (one.get(k), two.get(k)) for k in sorted({*one, *two}) if one.get(k) != two.get(k)}
+
+
+def key_of(report: Mapping[str, Any], entry: Mapping[str, Any]) -> Key | None:
+    """Return the key of one drafter's run; None if something in it is not known, so that nothing may be compared."""
+    server, workload, throughput, digests = (
+        entry.get(name) for name in ("server", "workload", "throughput", "digests")
+    )
+    if not (server and workload and digests and server["version"] and server["flags"]):
+        return None
+    if not (digests["drafter"] and digests["target"]):
+        return None
+    speculation = entry["speculation"]
+    return Key({
+        "method": METHOD,
+        "engine": f"SGLang {server['version']}",
+        "device": server["device"],
+        "hardware": hardware(report["machine"], device=server["device"]),
+        "target": digests["target"],
+        "drafter": digests["drafter"],
+        "workload": workload["digest"],
+        "speculation": "/".join(str(speculation[n]) for n in ("num_steps", "eagle_topk", "num_draft_tokens")),
+        "concurrency": throughput["concurrency"] if throughput else None,
+        "flags": _flags(server["flags"]),
+    })  # fmt: skip
+
+
+def hardware(machine: Mapping[str, Any], *, device: str) -> str:
+    """Return what the server ran on, as text; an attached server's machine is not known from here."""
+    if device == "attached":
+        return "attached server"
+    if device == "cpu":
+        return f"{machine['cores']} cores, {machine['cpu']}"
+    names = list(machine["gpus"])
+    return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "no GPU seen"
+
+
+def _flags(settings: Mapping[str, Any]) -> dict[str, Any]:
+    # null, false, zero and empty all mean that a setting is off; SGLang's versions differ in which they say
+    kept = {k: v for k, v in settings.items() if v and k not in _NOT_FLAGS and not k.startswith("_")}
+    return {name: _short(value) for name, value in sorted(kept.items())}
+
+
+def _short(value: Any) -> Any:
+    """Keep records small: a long value is compared by its digest."""
+    text = json.dumps(value, sort_keys=True)
+    return value if len(text) <= _LONGEST else f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _flat(parts: Mapping[str, Any]) -> dict[str, Any]:
+    flags = {f"flags.{name}": value for name, value in parts.get("flags", {}).items()}
+    return {name: value for name, value in parts.items() if name != "flags"} | flags
