@@ -39,6 +39,7 @@ def entry(run: ProbeRun, *, narrowed: bool) -> dict[str, Any]:
         "server": _server(run),
         **_measured(run),
         "sweep": [],
+        "history": None,
     }
 
 

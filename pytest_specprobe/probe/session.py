@@ -1,6 +1,7 @@
 """All probes of one pytest session: one run per drafter, shared baselines, one report."""
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.run import ProbeRun, Shared
 from pytest_specprobe.profiles import Profile, load_profiles
 from pytest_specprobe.record import report
+from pytest_specprobe.record.remember import remember
 from pytest_specprobe.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -86,6 +88,12 @@ class ProbeSession:
                 run.decision()
         self.close()
         self._report = self._compose()
+        remember(
+            self._report,
+            folder=self.settings.report,
+            limits={name: profile.drafter.gate.max_regression for name, profile in self._profiles.items()},
+            environ=os.environ,
+        )
         path = report.write(self._report, folder=self.settings.report)
         self._report["path"] = str(path)
         return {item["name"]: item for item in self._report["drafters"]}

@@ -9,11 +9,13 @@ from typing import Any
 
 from pytest_specprobe.record.text import (
     GATE_SAYS,
+    MEASURES,
     VERDICT_SAYS,
     Entry,
     interval,
     number,
     paid_by,
+    past,
     seconds,
     share,
     unexplained,
@@ -88,6 +90,8 @@ def _drafter(entry: Entry, paint: _Paint) -> Iterator[str]:
         yield from _throughput(entry["throughput"], paint)
     if entry["break_even"]:
         yield from _break_even(entry, paint)
+    if entry["history"]:
+        yield from paint.row("before", past(entry["history"]))
     if entry["acceptance"]:
         yield from paint.row("measured", _provenance(entry))
     yield from paint.rows("what to do", entry["next"], _BOLD)
@@ -179,5 +183,5 @@ def _ranking(comparisons: Sequence[Entry], paint: _Paint) -> Iterator[str]:
                 continue
             order = " > ".join(f"{name} {number(ranking['estimates'][name]['value'])}" for name in ranking["order"])
             sure = f"{ranking['winner']} surely leads" if ranking["winner"] else "the lead is within the intervals"
-            label = {"accept_length": "accept length", "speedup": "speedup", "tok_per_s": "tok/s"}[ranking["measure"]]
+            label = MEASURES[ranking["measure"]]
             yield from paint.row(label, f"on {both['target']}: {order} ({sure}, {ranking['prompts']} shared prompts)")

@@ -22,6 +22,13 @@ GATE_SAYS = {
     None: "not asked",
 }
 
+MEASURES = {
+    "accept_length": "accept length",
+    "tok_per_s": "tok/s",
+    "speedup": "speedup",
+    "baseline_tok_per_s": "baseline tok/s",
+}
+
 
 def number(value: float | None) -> str:
     """Return about three significant digits; ``undefined`` for None."""
@@ -70,3 +77,15 @@ def paid_by(entry: Entry) -> str | None:
     if required is None:
         return f"out of reach at this depth: even all {point['max_accept_length'] - 1} drafts accepted would not pay"
     return f"{share(required)} acceptance at every position" if required else "any acceptance at all"
+
+
+def past(history: Entry) -> str:
+    """Return in one sentence how a run compares with its own past."""
+    if history["problem"]:
+        return f"history not kept: {history['problem']}"
+    kept = "kept in the history" if history["kept"] else "not kept: only runs whose gate passes are"
+    if not history["changes"]:
+        return f"no earlier run of the same key to compare with; {kept}"
+    changes = "; ".join(f"{MEASURES[c['measure']]} {interval(c['ratio'])} {c['trend']}" for c in history["changes"])
+    count = len(history["runs"])
+    return f"over the median of {count} earlier run{'s' * (count > 1)} of the same key: {changes}; {kept}"

@@ -143,6 +143,7 @@ def entry(
         },
         **measured_json(SimpleNamespace(measured=lambda: measured, profile=profile)),  # type: ignore[arg-type]
         "sweep": [],
+        "history": None,
     }
 
 

@@ -1,0 +1,84 @@
+"""The end of a run: compared with its own past, kept if it passed, and the gate's regression limit."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_specprobe.profiles import Gate
+from pytest_specprobe.record import history
+from pytest_specprobe.record.remember import remember
+from tests.record.simulated import World, entry, report
+from tests.record.test_schema import SCHEMA, closed, problems
+
+FIRST = datetime(2026, 5, 1, tzinfo=UTC)
+
+
+def finish(folder: Path, at: int, *, speed: float = 1.0, limit: float = 0.0, **options: Any) -> dict[str, Any]:
+    """The entry of run number ``at``, remembered."""
+    gate = options.pop("gate", Gate())
+    whole = report(entry(World(accept=0.7, speed=speed, seed=at, **options), gate=gate))
+    whole["created"] = (FIRST + timedelta(days=at)).isoformat(timespec="seconds")
+    remember(whole, folder=folder, limits={"aq_k2_mini": limit}, environ={"GITHUB_SHA": f"c{at}"})
+    assert problems(whole, closed(SCHEMA)) == []
+    found: dict[str, Any] = whole["drafters"][0]
+    return found
+
+
+def test_the_first_run_has_no_past_and_passes(tmp_path: Path) -> None:
+    found = finish(tmp_path, 0, limit=0.05)
+    assert found["gate"] == "pass"
+    assert found["history"] | {"key": ""} == {
+        "key": "", "kept": True, "problem": None, "trend": None, "changes": [], "runs": [],
+    }  # fmt: skip
+    assert found["gate_checks"][-1]["seen"] == "no earlier run of the same key"
+
+
+def test_the_slow_run_is_the_one_that_is_flagged(tmp_path: Path) -> None:
+    trends = [finish(tmp_path, at, speed=1.3 if at == 2 else 1.0)["history"]["trend"] for at in range(3)]
+    assert trends[2] == "regressed"
+    assert trends[1] != "regressed"
+    assert [run.commit for run in history.read(tmp_path).runs] == ["c0", "c1", "c2"], "no limit was asked for"
+
+
+@pytest.mark.parametrize(
+    ("speed", "limit", "gate"), [(1.3, 0.05, "fail"), (1.04, 0.05, "inconclusive"), (1.0, 0.20, "pass")]
+)
+def test_the_limit_gates_and_keeps_a_loss_out(tmp_path: Path, speed: float, limit: float, gate: str) -> None:
+    for at in range(3):
+        finish(tmp_path, at)
+    found = finish(tmp_path, 3, speed=speed, limit=limit)
+    assert found["gate"] == gate, found["gate_checks"][-1]
+    assert found["history"]["kept"] == (gate == "pass")
+    assert any("the last 3 runs of the same key" in reason for reason in found["reasons"]) == (gate != "pass")
+    assert len(history.read(tmp_path).runs) == 3 + (gate == "pass")
+
+
+def test_a_gate_that_failed_already_stays_failed(tmp_path: Path) -> None:
+    finish(tmp_path, 0)
+    found = finish(tmp_path, 1, limit=0.5, gate=Gate(min_tok_per_s=1e6))
+    assert found["gate"] == "fail"
+    assert not found["history"]["kept"]
+
+
+def test_another_key_is_not_compared_with(tmp_path: Path) -> None:
+    finish(tmp_path, 0)
+    assert finish(tmp_path, 1, depth=3)["history"]["runs"] == []
+
+
+def test_a_history_that_cannot_be_written_spoils_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / history.NAME).mkdir()
+    found = finish(tmp_path, 0)
+    assert found["gate"] == "pass"
+    assert "Is a directory" in found["history"]["problem"]
+    assert not found["history"]["kept"]
+    assert "history not kept" in caplog.text
+
+
+def test_a_run_that_measured_nothing_has_no_history(tmp_path: Path) -> None:
+    whole = report(entry(World()) | {"acceptance": None, "verdict": None, "gate": "error"})
+    remember(whole, folder=tmp_path, limits={}, environ={})
+    assert whole["drafters"][0]["history"] is None
