@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 from pytest_specprobe.checkpoint import (
     accounting,
+    aux_layers,
     compat,
     configs,
     contents,
     files,
+    fusion,
     head,
     lineage,
     rope,
-    vocab,
-    wiring,
+    vocab_marks,
+    vocab_offsets,
 )
 from pytest_specprobe.checkpoint.check import Check, Outcome, Subject
 from pytest_specprobe.checkpoint.read import (
@@ -35,10 +37,10 @@ from pytest_specprobe.findings import Finding
 if TYPE_CHECKING:
     from pytest_specprobe.profiles import Speculation
 
-CHECKS: tuple[Check, ...] = (
-    *files.CHECKS, *configs.CHECKS, *compat.CHECKS, *accounting.CHECKS, *head.CHECKS, *wiring.CHECKS, *rope.CHECKS,
-    *vocab.CHECKS, *lineage.CHECKS, *contents.CHECKS,
+_ROOMS = (
+    files, configs, compat, accounting, head, fusion, aux_layers, rope, vocab_offsets, vocab_marks, lineage, contents,
 )  # fmt: skip
+CHECKS: tuple[Check, ...] = tuple(check for room in _ROOMS for check in room.CHECKS)
 
 
 def inspect(

@@ -196,9 +196,8 @@ def read_weights(path: Path) -> Weights:
 
 
 def weight_files(path: Path) -> list[str]:
-    """Return the names of the safetensors files that SGLang would open, sorted; raise if there are none."""
-    index = read_index(path, culprit="drafter-file")
-    names = sorted(set(index.values())) if index is not None else _loose_shards(list_files(path))
+    """Return the names of the drafter's safetensors files, sorted; raise if there are none, or far too many."""
+    names = weight_names(path, culprit="drafter-file")
     if not names:
         raise _no_weights(path)
     if len(names) > MAX_SHARDS:
@@ -208,6 +207,12 @@ def weight_files(path: Path) -> list[str]:
             fix="point at one checkpoint's own directory",
         )
     return names
+
+
+def weight_names(path: Path, *, culprit: Culprit) -> list[str]:
+    """Return the names of the safetensors files that SGLang would open, sorted; those of an index may be absent."""
+    index = read_index(path, culprit=culprit)
+    return sorted(set(index.values())) if index is not None else _loose_shards(list_files(path))
 
 
 def read_index(path: Path, *, culprit: Culprit) -> dict[str, str] | None:

@@ -50,8 +50,17 @@ def test_a_bare_config_has_one(tmp_path: Path) -> None:
     assert digest(path / "config.json") != digest(path)
 
 
-def test_unreadable_files_are_an_error(tmp_path: Path) -> None:
-    path = build.llama().save(tmp_path)
-    (path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(CheckpointError):
-        digest(path)
+def test_a_target_whose_shards_are_not_here_has_one(tmp_path: Path) -> None:
+    bare = build.Checkpoint(build.target().config, {}).save(tmp_path / "bare")
+    before = digest(bare, culprit="target")
+    (bare / "model.safetensors.index.json").write_text('{"weight_map": {"a": "model-1.safetensors"}}')
+    assert digest(bare, culprit="target") != before
+
+
+@pytest.mark.parametrize("body", [b"", b"1234567", b"\xff" * 64, (1 << 20).to_bytes(8, "little")])
+def test_unreadable_weights_are_an_error(body: bytes, tmp_path: Path) -> None:
+    path = build.target().save(tmp_path)
+    (path / "model.safetensors").write_bytes(body)
+    with pytest.raises(CheckpointError) as caught:
+        digest(path, culprit="target")
+    assert caught.value.culprit == "target"

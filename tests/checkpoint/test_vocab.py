@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pytest_specprobe.checkpoint import vocab
+from pytest_specprobe.checkpoint import vocab_marks, vocab_offsets
 from pytest_specprobe.checkpoint.check import Subject
 from pytest_specprobe.checkpoint.inspect import run_checks, survey
 from pytest_specprobe.checkpoint.vocab import VocabMap, vocab_map
@@ -45,7 +45,7 @@ def causes(d2t: Ints | None, t2d: Bools | None, *, draft: int, rows: int, folder
     made.config |= {"vocab_size": rows, "draft_vocab_size": draft}
     made.tensors = {n: t for n, t in (("d2t", d2t), ("t2d", t2d)) if t is not None} | {"x": np.zeros(1)}
     subject: Subject = survey(made.save(folder))
-    found = run_checks(subject, checks=vocab.CHECKS)
+    found = run_checks(subject, checks=(*vocab_offsets.CHECKS, *vocab_marks.CHECKS))
     return [f.id for f in found if f.status == "fail" and f.severity != "info"]
 
 
