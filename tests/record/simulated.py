@@ -90,20 +90,27 @@ def request(rng: np.random.Generator, world: World, i: int, accept: float | None
     )
 
 
+def requests(
+    world: World, accept: float | None, step_s: float, rng: np.random.Generator | None = None
+) -> list[Generation]:
+    """One pass: every prompt once, on a server with (or without) this acceptance."""
+    hard = np.random.default_rng(1).normal(0, 0.08, size=world.prompts)  # a prompt is as hard in every run
+    rng = rng or np.random.default_rng(world.seed)
+    return [
+        request(rng, world, i, None if accept is None else float(np.clip(accept + hard[i], 0.01, 0.98)), step_s)
+        for i in range(world.prompts)
+    ]
+
+
 def entry(
     world: World, *, name: str = "aq_k2_mini", gate: Gate | None = None, findings: Sequence[Finding] = ()
 ) -> dict[str, Any]:
     """The drafter's entry of report.json that a probe of this world writes."""
     gate = gate or Gate()
-    texts = np.random.default_rng(1)  # a prompt is as hard in every run
-    hard = texts.normal(0, 0.08, size=world.prompts)
     rng = np.random.default_rng(1000 + world.seed)
 
     def run(accept: float | None, step_s: float) -> list[Generation]:
-        return [
-            request(rng, world, i, None if accept is None else float(np.clip(accept + hard[i], 0.01, 0.98)), step_s)
-            for i in range(world.prompts)
-        ]
+        return requests(world, accept, step_s, rng)
 
     own, speed = run(world.accept, world.round_s), run(world.accept, world.round_s)
     plain = [] if world.plain_s is None else run(None, world.plain_s)
