@@ -14,7 +14,7 @@ from pytest_specprobe.measure.acceptance import Acceptance, measure_acceptance
 from pytest_specprobe.measure.curve import Curve, curve
 from pytest_specprobe.measure.passes import ThroughputRuns, acceptance_pass, natural_lengths, throughput_pass
 from pytest_specprobe.measure.records import Generation
-from pytest_specprobe.measure.throughput import Throughput, declared, measure_throughput
+from pytest_specprobe.measure.throughput import Throughput, measure_throughput
 from pytest_specprobe.probe.boots import BaselinePool
 from pytest_specprobe.probe.clock import TokenClock
 from pytest_specprobe.probe.files import Checked, ProbeFiles
@@ -22,12 +22,12 @@ from pytest_specprobe.probe.measured import Measured
 from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.phases import PhaseLog, narrator
 from pytest_specprobe.probe.servers import CANARY_TOKENS, ProbeServers
+from pytest_specprobe.probe.stored import MAX_NEW_TOKENS
 from pytest_specprobe.profiles import Profile
 from pytest_specprobe.server.boot import Server
 from pytest_specprobe.settings import Settings
 from pytest_specprobe.staging import context_length
 
-MAX_NEW_TOKENS = 256
 # Accepted drafts do not depend on what else is in the batch, and four streams at once take a third of the time.
 ACCEPTANCE_STREAMS = 4
 
@@ -106,7 +106,12 @@ class ProbeRun:
 
         :raises MeasurementError: if a request fails; the measurement is then invalid.
         """
-        return self._once.get("speed", lambda: self._speed(self._settings.concurrency[0]))[1]
+        return self._once.get("speed", self._first_speed)[1]
+
+    def _first_speed(self) -> tuple[ThroughputRuns, Throughput]:
+        runs, throughput = self._speed(self._settings.concurrency[0])
+        self.servers.keep_baseline(throughput)
+        return runs, throughput
 
     def _speed(self, streams: int) -> tuple[ThroughputRuns, Throughput]:
         base, server = self.servers.baseline(), self.servers.server()
@@ -124,7 +129,7 @@ class ProbeRun:
             )
         return runs, measure_throughput(
             runs.drafter,
-            baseline=runs.baseline or (declared(base.tok_per_s) if base.tok_per_s else None),
+            baseline=runs.baseline or base.known,
             baseline_source="boot" if base.server and base.server.owned else "attached",
             dropped=validity.dropped_prompts(own),
             concurrency=streams,

@@ -7,11 +7,13 @@ from typing import Any
 
 from pytest_specprobe.findings import Finding, require
 from pytest_specprobe.measure.records import Prompt
+from pytest_specprobe.measure.throughput import KnownBaseline, Throughput, declared
 from pytest_specprobe.measure.workloads import Workload, load_workload
 from pytest_specprobe.probe.boots import BaselinePool, Booter, api_key
 from pytest_specprobe.probe.files import ProbeFiles
 from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.phases import PhaseLog
+from pytest_specprobe.probe.stored import Question, StoredBaselines
 from pytest_specprobe.profiles import Profile
 from pytest_specprobe.server.attach import attach
 from pytest_specprobe.server.boot import Server
@@ -25,10 +27,10 @@ CANARY_TOKENS = 32
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The speed without speculation: a running server, a declared number in tok/s, or neither."""
+    """The speed without speculation: a running server, a number known from elsewhere, or neither."""
 
     server: Server | None
-    tok_per_s: float | None
+    known: KnownBaseline | None
 
 
 class ProbeServers:
@@ -53,6 +55,7 @@ class ProbeServers:
         self._phases = phases
         self._once = once
         self._open: list[Server] = []
+        self._stored = StoredBaselines(settings.report, phases)
 
     def server(self) -> Server:
         """Boot (or attach to) the drafter's server and prove what runs.
@@ -145,17 +148,39 @@ class ProbeServers:
         asked = self._settings.baseline
         asked = self._profile.target.baseline if asked is None else asked
         if isinstance(asked, float):
-            return Baseline(None, asked)
+            return Baseline(None, declared(asked))
         if asked == "none" or (self._settings.server is not None and asked in ("boot", "stored")):
             return Baseline(None, None)
         if asked not in ("boot", "stored"):
             return Baseline(self._attach(asked, what="baseline"), None)
         booter, pool = self.booter(), self._baselines.servers
         spec = booter.spec(None)
+        if asked == "stored":
+            known = self._stored.find(spec, self._question())
+            if known is not None:
+                return Baseline(None, known)
         if spec not in pool:
             booter.require_memory_for_two()
             pool[spec] = booter.boot(None, what="baseline")
         return Baseline(pool[spec], None)
+
+    def _question(self) -> Question | None:
+        """Return what a stored baseline must have been asked; None where a part of it is not known."""
+        checked, place = self._files.checkpoint(), self._files.preflight().place
+        if place is None or place.engine.version is None or checked.target_digest is None:
+            return None
+        return Question(
+            target=checked.target_digest,
+            engine=place.engine.version,
+            gpus=tuple(gpu.name for gpu in place.gpus),
+            workload=self.workload().digest,
+            concurrency=self._settings.concurrency[0],
+        )
+
+    def keep_baseline(self, throughput: Throughput) -> None:
+        """Store the baseline that was measured in this pass, for later runs of the same question."""
+        if self._settings.server is None:
+            self._stored.keep(throughput, self.booter().spec(None), self._question())
 
     def workload(self) -> Workload:
         """Return the prompt set.

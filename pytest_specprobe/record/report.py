@@ -22,15 +22,20 @@ def compose(entries: Sequence[Mapping[str, Any]], *, gpus: Sequence[str]) -> dic
         "schema": SCHEMA,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "tool": {"name": "pytest-specprobe", "version": version("pytest-specprobe")},
-        "machine": {
-            "cpu": _cpu(),
-            "cores": psutil.cpu_count(),
-            "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
-            "system": f"{platform.system()} {platform.release()}",
-            "python": platform.python_version(),
-            "gpus": list(gpus),
-        },
+        "machine": machine(gpus=gpus),
         "drafters": list(entries),
+    }
+
+
+def machine(*, gpus: Sequence[str]) -> dict[str, Any]:
+    """Return the ``machine`` object of report.json: what this run was on."""
+    return {
+        "cpu": _cpu(),
+        "cores": psutil.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "gpus": list(gpus),
     }
 
 

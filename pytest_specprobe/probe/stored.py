@@ -1,0 +1,80 @@
+"""Baselines of earlier runs, found and kept beside the report."""
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from filelock import Timeout
+
+from pytest_specprobe.measure.throughput import KnownBaseline, Throughput
+from pytest_specprobe.probe.phases import PhaseLog
+from pytest_specprobe.record import baselines
+from pytest_specprobe.record.key import Key, hardware
+from pytest_specprobe.record.report import machine
+from pytest_specprobe.record.text import interval, seconds
+from pytest_specprobe.server.spec import ServerSpec
+
+logger = logging.getLogger(__name__)
+MAX_NEW_TOKENS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a baseline answers, beside its server: digests of target and prompts, SGLang's version, GPUs, streams."""
+
+    target: str
+    engine: str
+    gpus: tuple[str, ...]
+    workload: str
+    concurrency: int
+
+    def key(self, spec: ServerSpec) -> Key:
+        """Return the key of this question on this server."""
+        return baselines.baseline_key(
+            spec,
+            target=self.target,
+            engine=self.engine,
+            hardware=hardware(machine(gpus=self.gpus), device=spec.device),
+            workload=self.workload,
+            max_new_tokens=MAX_NEW_TOKENS,
+            concurrency=self.concurrency,
+        )
+
+
+class StoredBaselines:
+    """The file ``baselines.jsonl`` of one report folder. A file that cannot be used costs a boot, not the probe."""
+
+    def __init__(self, folder: Path, phases: PhaseLog) -> None:
+        self._path = folder / baselines.NAME
+        self._phases = phases
+
+    def find(self, spec: ServerSpec, question: Question | None) -> KnownBaseline | None:
+        """Return the newest stored baseline of this question, and say how old it is; None if there is none."""
+        if question is None:
+            return None
+        try:
+            found = baselines.find(question.key(spec), path=self._path)
+        except OSError as error:
+            logger.warning("stored baselines not read: %s", error)
+            return None
+        if found is None:
+            self._phases.note("no stored baseline of this target, flags, machine and workload: booting one")
+            return None
+        known = found.known(now=datetime.now(UTC))
+        self._phases.note(
+            f"stored baseline, {seconds(known.age_s or 0.0)} old: {interval(known.tok_per_s.to_json())} tok/s"
+        )
+        return known
+
+    def keep(self, throughput: Throughput, spec: ServerSpec, question: Question | None) -> None:
+        """Store the baseline that a pass measured, if it measured one on a server of ours."""
+        if question is None:
+            return
+        baseline = baselines.measured(throughput, key=question.key(spec), now=datetime.now(UTC))
+        if baseline is None:
+            return
+        try:
+            baselines.store(baseline, path=self._path)
+        except (OSError, Timeout) as error:
+            logger.warning("baseline not stored: %s", error)

@@ -1,0 +1,44 @@
+"""A stored baseline spares a boot only where it answers the question; a bad file costs a boot, not the probe."""
+
+from pathlib import Path
+
+import pytest
+
+from pytest_specprobe.probe.phases import PhaseLog
+from pytest_specprobe.probe.stored import Question, StoredBaselines
+from pytest_specprobe.record.baselines import NAME
+from tests.record.test_baselines import SPEC, SPEED
+
+QUESTION = Question(target="t" * 64, engine="0.5.23", gpus=(), workload="w" * 64, concurrency=1)
+
+
+def test_boots_once_then_reads_and_says_how_old_it_is(tmp_path: Path) -> None:
+    said: list[str] = []
+    stored = StoredBaselines(tmp_path, PhaseLog("aq", say=said.append))
+    assert stored.find(SPEC, QUESTION) is None
+    assert "booting one" in said[-1]
+    stored.keep(SPEED, SPEC, QUESTION)
+    known = stored.find(SPEC, QUESTION)
+    assert known is not None
+    assert SPEED.baseline_tok_per_s is not None
+    assert known.tok_per_s.value == SPEED.baseline_tok_per_s.value
+    assert known.age_s is not None
+    assert 0 <= known.age_s < 60
+    assert "stored baseline" in said[-1]
+    assert " s old" in said[-1]
+
+
+def test_a_question_that_is_not_wholly_known_has_no_answer(tmp_path: Path) -> None:
+    stored = StoredBaselines(tmp_path, PhaseLog("aq", say=lambda _: None))
+    stored.keep(SPEED, SPEC, None)
+    assert not (tmp_path / NAME).exists()
+    assert stored.find(SPEC, None) is None
+
+
+def test_a_file_that_cannot_be_used_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / NAME).mkdir()
+    stored = StoredBaselines(tmp_path, PhaseLog("aq", say=lambda _: None))
+    stored.keep(SPEED, SPEC, QUESTION)
+    assert stored.find(SPEC, QUESTION) is None
+    assert "baseline not stored" in caplog.text
+    assert "stored baselines not read" in caplog.text
