@@ -4,7 +4,6 @@ import os
 import re
 import secrets
 import socket
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -127,17 +126,18 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str) -> OwnedServer:
     key = secrets.token_hex(24)
     env, scrubbed = environment(spec, os.environ)
     words = command(spec, host=LOOPBACK, port=port)
-    # SGLang reads YAML files only, and JSON strings are YAML.
-    private = Path(tempfile.gettempdir()) / f"specprobe-{secrets.token_hex(12)}.yaml"
+    marker = secrets.token_hex(16)
+    private = ownership.key_path(marker)
     supervised = Supervised.start(
         (*words, "--config", str(private)),
         env=env,
         log_path=log_path,
+        marker=marker,
         private=(private, f'api-key: "{key}"\n'),
     )
     try:
         ownership.record(
-            marker=supervised.marker,
+            marker=marker,
             pid=supervised.pid or 0,
             start_time=supervised.start_time,
             port=port,
@@ -155,7 +155,7 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str) -> OwnedServer:
         )
     except BaseException:
         supervised.stop()
-        ownership.forget(supervised.marker)
+        ownership.forget(marker)
         raise
 
 

@@ -11,6 +11,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -78,6 +79,19 @@ def records_dir() -> Path:
     return (Path(root) if root else user_state_path("specprobe")) / "servers"
 
 
+def key_path(marker: str) -> Path:
+    """Return where the key file of a boot goes: beside its record, so that both are cleared together.
+
+    SGLang reads settings from files with a YAML suffix only.
+    """
+    path = records_dir() / f"{marker}.yaml"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:
+        return Path(tempfile.gettempdir()) / f"specprobe-{marker}.yaml"
+    return path
+
+
 def record(*, marker: str, pid: int, start_time: int, port: int, label: str, log_path: Path) -> Path | None:
     """Write down a server that this process started; return the record's path, None if it could not be written."""
     me = read_process(os.getpid())
@@ -108,9 +122,10 @@ def record(*, marker: str, pid: int, start_time: int, port: int, label: str, log
 
 
 def forget(marker: str) -> None:
-    """Remove the record of a server that is gone."""
-    with contextlib.suppress(OSError):
-        (records_dir() / f"{marker}.json").unlink(missing_ok=True)
+    """Remove the record of a server that is gone, and its key file should that be left."""
+    for path in (key_path(marker), records_dir() / f"{marker}.json"):
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 def servers() -> tuple[Owned, ...]:

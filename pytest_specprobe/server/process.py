@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import secrets
 import select
 import subprocess
 import sys
@@ -43,15 +42,21 @@ class Supervised:
 
     @classmethod
     def start(
-        cls, argv: Sequence[str], *, env: Mapping[str, str], log_path: Path, private: tuple[Path, str] | None = None
+        cls,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        log_path: Path,
+        marker: str,
+        private: tuple[Path, str] | None = None,
     ) -> Self:
         """Start a command behind a new supervisor, its output in a private log file.
 
+        :param marker: random text that the environment of every process of this server will carry.
         :param private: a file for the command to read and its text; only this user can, and only while it runs.
         :raises BootError: if the command cannot be started.
         :raises ServerError: if the log file cannot be written.
         """
-        marker = secrets.token_hex(16)
         # SPT_NOENV keeps setproctitle from overwriting the environment that carries the marker.
         child_env = {**env, MARKER_VARIABLE: marker, "SPT_NOENV": "1"}
         request = {

@@ -9,6 +9,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import pytest
@@ -55,6 +56,10 @@ def fake_env(tell: Path, **plan: Any) -> dict[str, str]:
     return {**os.environ, "FAKE_SGLANG": json.dumps({"silent": True, "tell": str(tell), **plan})}
 
 
+def start(tmp_path: Path, env: dict[str, str], *, private: tuple[Path, str] | None = None) -> Supervised:
+    return Supervised.start(fake_argv(), env=env, log_path=tmp_path / "log", marker=token_hex(8), private=private)
+
+
 def fake_argv() -> list[str]:
     return [sys.executable, "-I", "-S", str(FAKE)]
 
@@ -63,7 +68,7 @@ def test_stop_ends_a_tree_with_deaf_and_daemonised_members(
     tmp_path: Path, tell: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_specprobe.server.process.GRACE_S", 0.5)
-    server = Supervised.start(fake_argv(), env=fake_env(tell, children=True), log_path=tmp_path / "log")
+    server = start(tmp_path, fake_env(tell, children=True))
     pids = told(tell)
     assert len(pids) == 3
     assert server.pid == pids[0]
@@ -80,7 +85,7 @@ def test_a_server_that_dies_takes_its_children_along_and_its_code_is_heard(
 ) -> None:
     monkeypatch.setattr("pytest_specprobe.server.process.GRACE_S", 0.5)
     env = fake_env(tell, children=True, log="bye\n", exit=7)
-    server = Supervised.start(fake_argv(), env=env, log_path=tmp_path / "log")
+    server = start(tmp_path, env)
     pids = told(tell)
     while server.poll(timeout_s=0.2):
         pass
@@ -91,7 +96,7 @@ def test_a_server_that_dies_takes_its_children_along_and_its_code_is_heard(
 
 
 def test_a_stopped_server_is_ended_too(tmp_path: Path, tell: Path) -> None:
-    server = Supervised.start(fake_argv(), env=fake_env(tell), log_path=tmp_path / "log")
+    server = start(tmp_path, fake_env(tell))
     pids = told(tell)
     os.kill(pids[0], signal.SIGSTOP)
     server.stop()
@@ -100,12 +105,12 @@ def test_a_stopped_server_is_ended_too(tmp_path: Path, tell: Path) -> None:
 
 def test_a_command_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(BootError, match="No such file or directory") as caught:
-        Supervised.start(["/nowhere/python"], env={}, log_path=tmp_path / "log")
+        Supervised.start(["/nowhere/python"], env={}, marker=token_hex(8), log_path=tmp_path / "log")
     assert caught.value.culprit == "machine"
 
 
 def test_if_the_supervisor_is_killed_the_server_dies_and_stop_clears_the_rest(tmp_path: Path, tell: Path) -> None:
-    server = Supervised.start(fake_argv(), env=fake_env(tell, children=True), log_path=tmp_path / "log")
+    server = start(tmp_path, fake_env(tell, children=True))
     pids = told(tell)
     os.kill(server._process.pid, signal.SIGKILL)
     # The kernel ends the server itself at once; the deaf ones carry its marker and are found by that.
@@ -117,7 +122,7 @@ def test_if_the_supervisor_is_killed_the_server_dies_and_stop_clears_the_rest(tm
 
 def test_the_private_file_lives_as_long_as_the_server(tmp_path: Path, tell: Path) -> None:
     private = tmp_path / "key.yaml"
-    server = Supervised.start(fake_argv(), env=fake_env(tell), log_path=tmp_path / "log", private=(private, "sesame"))
+    server = start(tmp_path, fake_env(tell), private=(private, "sesame"))
     told(tell)
     assert private.read_text() == "sesame"
     assert private.stat().st_mode & 0o777 == 0o600
@@ -129,18 +134,25 @@ def test_a_private_file_is_never_written_through_what_is_there(tmp_path: Path, t
     private, elsewhere = tmp_path / "key.yaml", tmp_path / "elsewhere"
     private.symlink_to(elsewhere)
     with pytest.raises(BootError):
-        Supervised.start(fake_argv(), env=fake_env(tell), log_path=tmp_path / "log", private=(private, "sesame"))
+        Supervised.start(
+            fake_argv(),
+            env=fake_env(tell),
+            marker=token_hex(8),
+            log_path=tmp_path / "log",
+            private=(private, "sesame"),
+        )
     assert not elsewhere.exists()
 
 
 OWNER = textwrap.dedent("""
     import json, os, signal, sys, time
     from pathlib import Path
+    from secrets import token_hex
     from pytest_specprobe.server import process
     from pytest_specprobe.server.process import Supervised
     process.GRACE_S = 1.0
     argv, env, log = json.loads(sys.argv[1])
-    server = Supervised.start(argv, env=env, log_path=Path(log))
+    server = Supervised.start(argv, env=env, marker=token_hex(8), log_path=Path(log))
     print(server.pid, server._process.pid, flush=True)
     try:
         time.sleep(600)
