@@ -6,8 +6,9 @@ another key are not compared here.
 The interval has two parts. Prompts: one set of resamples for all runs (``measure.statistics``). Runs: two runs of
 one key differ by more than their prompts say (boots, clocks, neighbours), so the spread between runs is added:
 s^2 = (4 s0^2 + sum of d^2 / 2) / (4 + count of d), d being the log-ratio of a reference run and the one before it.
-Such differences keep a slow drift, which must be seen, from widening its own interval (von Neumann 1941); s0 stands
-in where there are few runs. The median of N reference runs varies by s^2 (pi / 2) / N.
+Such differences keep a slow drift, which must be seen, from widening its own interval (von Neumann 1941); they are
+cut at three times the usual, so that one bad run among the references hides no other. s0 stands in where runs are
+few. The median of N reference runs varies by s^2 (pi / 2) / N.
 """
 
 import math
@@ -39,6 +40,7 @@ _USUAL: dict[Measure, float] = {
 }  # fmt: skip
 _USUAL_PAIRS = 4
 _MOST_PAIRS = 40
+_FARTHEST = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +139,12 @@ def _ratio(
 
 def _spread(logs: Sequence[float], usual: float) -> tuple[float, int]:
     """Return the standard deviation between runs, and the degrees of freedom behind it."""
-    steps = np.diff(np.array(logs[-_MOST_PAIRS:]))
+    steps = np.abs(np.diff(np.array(logs[-_MOST_PAIRS:])))
     count = _USUAL_PAIRS + len(steps)
+    if len(steps) > 2:
+        # one slow run among the references makes two large steps; it must not hide the next slow run
+        robust = float(np.median(steps)) / (NormalDist().inv_cdf(0.75) * math.sqrt(2))
+        steps = np.minimum(steps, _FARTHEST * math.sqrt(2) * max(robust, usual))
     return math.sqrt((_USUAL_PAIRS * usual**2 + float((steps**2).sum()) / 2) / count), count
 
 

@@ -89,3 +89,9 @@ def past(history: Entry) -> str:
     changes = "; ".join(f"{MEASURES[c['measure']]} {interval(c['ratio'])} {c['trend']}" for c in history["changes"])
     count = len(history["runs"])
     return f"over the median of {count} earlier run{'s' * (count > 1)} of the same key: {changes}; {kept}"
+
+
+def brief(value: object) -> str:
+    """Return one side of a difference: short, and a word for what is not set."""
+    text = "unset" if value is None else str(value)
+    return text if len(text) <= 40 else f"{text[:12]}..."

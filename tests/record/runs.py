@@ -10,7 +10,10 @@ from pytest_specprobe.record.history import Row, Run
 from pytest_specprobe.record.key import Key
 
 DOMAINS = ("code", "chat", "math", "summary", "language")
-KEY = Key({"method": 1, "engine": "SGLang 0.5.23", "drafter": "d" * 64, "flags": {"tp_size": 8}})
+KEY = Key({
+    "method": 1, "engine": "SGLang 0.5.23", "device": "cuda", "hardware": "8 x H200", "target": "t" * 64,
+    "drafter": "d" * 64, "workload": "w" * 64, "speculation": "2/1/3", "concurrency": 1, "flags": {"tp_size": 8},
+})  # fmt: skip
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -69,10 +72,9 @@ def values(rows: list[Row]) -> dict[str, dict[str, float]]:
     """Estimates that nobody looks closely at."""
     speed = sum(r.tokens or 0 for r in rows) / sum(r.decode_s or 0 for r in rows)
     length = 1 + sum(r.accepted or 0 for r in rows) / sum(r.rounds or 0 for r in rows)
-    return {
-        name: {"value": v, "low": 0.97 * v, "high": 1.03 * v, "n": len(rows)}
-        for name, v in (("accept_length", length), ("tok_per_s", speed))
-    }
+    base = sum(r.baseline_tokens or 0 for r in rows) / sum(r.baseline_decode_s or 0 for r in rows)
+    found = {"accept_length": length, "tok_per_s": speed, "speedup": speed / base, "baseline_tok_per_s": base}
+    return {name: {"value": v, "low": 0.97 * v, "high": 1.03 * v, "n": len(rows)} for name, v in found.items()}
 
 
 def another_key(run: Run, **parts: Any) -> Run:

@@ -177,3 +177,11 @@ def test_the_worst_of_what_is_judged_decides() -> None:
     assert trend([worse, better]) == "regressed"
     assert trend([better]) == "improved"
     assert trend([change("baseline_tok_per_s", 0.8, 0.7, 0.9), better]) == "improved", "a baseline is not judged"
+
+
+def test_one_slow_run_among_the_references_hides_no_other() -> None:
+    rng = np.random.default_rng(11)
+    past = [USUAL.run(rng, at, speed=0.7 if at == 3 else 1.0) for at in range(9)]
+    change = next(c for c in compare(USUAL.run(rng, 9, speed=0.85), past) if c.measure == "tok_per_s")
+    assert change.trend == "regressed"
+    assert change.spread < 0.06
