@@ -25,11 +25,12 @@ def _uses_aux(s: Subject) -> bool:
 
 @check(
     "fc.aux-absent",
-    severity="warning",
+    severity="info",
     culprit="drafter-config",
     rows=("T06",),
     asks="config.json names the target layers that the drafter was trained on",
-    why="The engine guesses: for one drafter guessed layers gave accept length 1.036, its own ones 2.77.",
+    why="The engine takes its default rule, which SpecForge trains for; for a drafter of another trainer guessed "
+    "layers gave accept length 1.036, its own ones 2.77.",
     fix=f"write {_KEY} into eagle_config if the training layers are known",
     follows=("fc.aux-misplaced",),
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 from pytest_specprobe.checkpoint.check import Check, Outcome, Subject, check, failed, passed, skipped
 from pytest_specprobe.checkpoint.header import FLOAT_DTYPES, shown
-from pytest_specprobe.checkpoint.shape import LLAMA, architecture_of, shape_of
+from pytest_specprobe.checkpoint.shape import shape_of
 
 _NAME_KEYS = ("target_model", "target_model_name_or_path", "base_model", "base_model_name_or_path", "verifier_name")
 _NO_TARGET = "no target given"
@@ -206,22 +206,4 @@ def target_class(s: Subject) -> Outcome:
     return passed(shown(found)) if found else failed("no architectures", expected="a class name")
 
 
-@check(
-    "target.kind",
-    severity="info",
-    culprit="drafter-config",
-    rows=("C09",),
-    asks="the drafter's attention is of the target's kind",
-    why="A Llama-shaped drafter under an MLA target needs an attention backend of its own on some versions.",
-    fix="if boot fails in the draft's attention, pass --speculative-draft-attention-backend",
-)
-def kind(s: Subject) -> Outcome:
-    """MLA target with a Llama drafter."""
-    if s.target is None or architecture_of(s.config) is None:
-        return skipped(_NO_TARGET)
-    if "kv_lora_rank" in s.target.config and architecture_of(s.config) == LLAMA:
-        return failed("a Llama drafter under an MLA target", expected="an MLA drafter, or a backend of its own")
-    return passed("same kind")
-
-
-CHECKS: tuple[Check, ...] = (hidden, vocab, name, quantized, packed_embedding, shards, dtype, target_class, kind)
+CHECKS: tuple[Check, ...] = (hidden, vocab, name, quantized, packed_embedding, shards, dtype, target_class)

@@ -5,7 +5,7 @@ of its own, positions below the target's.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,37 +14,96 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save_file
 
+from pytest_specprobe.checkpoint.header import read_header
+from pytest_specprobe.checkpoint.values import read_small
+
 HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INTERMEDIATE = 64, 4, 2, 16, 96
 VOCAB, DRAFT = 640, 192
 STOP = 639
 
 Array = npt.NDArray[Any]
+RNG = np.random.default_rng(3)
 
 
 @dataclass
 class Checkpoint:
-    """A directory in the making: edit ``config`` and ``tensors``, then :meth:`save`."""
+    """A directory in the making: edit ``config`` and ``tensors``, then :meth:`save`.
+
+    With ``bf16`` set, float32 arrays stand for bfloat16 weights, which numpy has no type for. ``partner`` is the
+    target that a test puts beside a drafter.
+    """
 
     config: dict[str, Any]
     tensors: dict[str, Array]
     extra: dict[str, bytes] = field(default_factory=dict)
+    bf16: bool = False
+    partner: "Checkpoint | None" = None
+
+    @property
+    def hidden(self) -> int:
+        return int(self.config["hidden_size"])
+
+    @property
+    def vocab(self) -> int:
+        return int(self.config["vocab_size"])
+
+    @property
+    def draft(self) -> int:
+        return int(self.config["draft_vocab_size"])
+
+    def weights(self, *shape: int) -> Array:
+        """Return weights that look trained, in this checkpoint's own float type."""
+        made = norm(RNG, *shape) if len(shape) == 1 else trained(RNG, *shape)
+        return made.astype(np.float32) if self.bf16 else made
 
     def save(self, path: Path) -> Path:
         """Write the directory and return it."""
         path.mkdir(parents=True, exist_ok=True)
         (path / "config.json").write_text(json.dumps(self.config))
         if self.tensors:
-            save_file(
-                {name: np.ascontiguousarray(value) for name, value in self.tensors.items()},
-                path / "model.safetensors",
-            )
+            self.write(path / "model.safetensors", self.tensors)
         for name, body in self.extra.items():
             (path / name).write_bytes(body)
         return path
 
+    def write(self, path: Path, tensors: Mapping[str, Array]) -> None:
+        """Write one safetensors file."""
+        if self.bf16:
+            write_bf16(path, tensors)
+        else:
+            save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, path)
+
     def rename(self, change: Callable[[str], str]) -> None:
         """Rename every tensor."""
         self.tensors = {change(name): value for name, value in self.tensors.items()}
+
+
+def load(path: Path, *, only: Collection[str] = ()) -> Checkpoint:
+    """Read a bfloat16 checkpoint of one file back, all tensors or some, to be changed and written elsewhere."""
+    tensors = read_header(path / "model.safetensors").tensors
+    kept = {name: np.array(read_small(info)) for name, info in tensors.items() if not only or name in only}
+    config = json.loads((path / "config.json").read_text())
+    beside = ("generation_config.json", "tokenizer_config.json", "tokenizer.json")
+    extra = {name: (path / name).read_bytes() for name in beside if (path / name).exists()}
+    return Checkpoint(config, kept, extra, bf16=True)
+
+
+_DTYPES = {"bool": "BOOL", "uint8": "U8", "int32": "I32", "int64": "I64", "float16": "F16", "float32": "BF16"}
+
+
+def write_bf16(path: Path, tensors: Mapping[str, Array]) -> None:
+    """Write a safetensors file in which float32 arrays become BF16 (cut, not rounded)."""
+    entries, parts, offset = {}, [], 0
+    for name, value in tensors.items():
+        body = value.tobytes()
+        if value.dtype == np.float32:
+            body = (np.ascontiguousarray(value).view(np.uint32) >> 16).astype("<u2").tobytes()
+        span = [offset, offset + len(body)]
+        entries[name] = {"dtype": _DTYPES[value.dtype.name], "shape": value.shape, "data_offsets": span}
+        parts.append(body)
+        offset = span[1]
+    header = json.dumps(entries).encode()
+    path.write_bytes(b"".join([len(header).to_bytes(8, "little"), header, *parts]))
 
 
 def trained(rng: np.random.Generator, *shape: int) -> Array:

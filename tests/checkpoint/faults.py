@@ -1,4 +1,8 @@
-"""Faults for the tests, one for each way a drafter can be wrong: how it is made, and the finding it must give."""
+"""Faults for the tests, one for each way a drafter can be wrong: how it is made, and the finding it must give.
+
+They read every size from the checkpoint that they spoil, so that they fit the tiny drafters of the builder and the
+trained ones of the mini family alike.
+"""
 
 import json
 from collections.abc import Callable
@@ -7,28 +11,41 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from pytest_specprobe.errors import Culprit
 from pytest_specprobe.profiles import Speculation
 from tests.checkpoint import checkpoint_builder as build
-from tests.checkpoint.checkpoint_builder import DRAFT, HIDDEN, VOCAB, Checkpoint
+from tests.checkpoint.checkpoint_builder import Array, Checkpoint
 
 Edit = Callable[[Checkpoint], object]
+Change = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """A fault: how it is made, and the finding it must give."""
+    """A fault: how it is made, and the finding it must give. ``base`` is set where only one class can have it."""
 
     name: str
     finding: str
     culprit: Culprit
     drafter: Edit = lambda c: None
     target: Edit = lambda c: None
-    base: Callable[[], Checkpoint] = build.llama
+    base: Callable[[], Checkpoint] | None = None
     spoil: Callable[[Path], object] = lambda path: None
     options: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, path: Path, *, drafter: Checkpoint, target: Checkpoint) -> tuple[Path, Path, dict[str, Any]]:
+        """Spoil and write both; return their paths and the options for ``inspect``."""
+        drafter.partner = target
+        self.drafter(drafter)
+        self.target(target)
+        places = drafter.save(path / "drafter"), target.save(path / "target")
+        self.spoil(places[0])
+        options = dict(self.options)
+        if "parent" in options:
+            options["parent"] = path / options["parent"]
+        return *places, options
 
 
 def config(**changes: Any) -> Edit:
@@ -36,7 +53,7 @@ def config(**changes: Any) -> Edit:
 
 
 def eagle(**changes: Any) -> Edit:
-    return lambda c: c.config["eagle_config"].update(changes)
+    return lambda c: c.config.setdefault("eagle_config", {}).update(changes)
 
 
 def without(*keys: str) -> Edit:
@@ -47,11 +64,11 @@ def drop(*names: str) -> Edit:
     return lambda c: [c.tensors.pop(name) for name in names]
 
 
-def put(name: str, value: np.ndarray[Any, Any]) -> Edit:
-    return lambda c: c.tensors.__setitem__(name, value)
+def put(name: str, value: Callable[[Checkpoint], Array]) -> Edit:
+    return lambda c: c.tensors.__setitem__(name, value(c))
 
 
-def change(name: str, edit: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]) -> Edit:
+def change(name: str, edit: Change) -> Edit:
     return lambda c: c.tensors.__setitem__(name, edit(c.tensors[name].copy()))
 
 
@@ -59,20 +76,23 @@ def both(*edits: Edit) -> Edit:
     return lambda c: [edit(c) for edit in edits]
 
 
-def remap(ids: np.ndarray[Any, Any]) -> Edit:
-    d2t, t2d = build.tables(ids)
-    return both(put("d2t", d2t), put("t2d", t2d))
+def remap(ids: Callable[[Checkpoint], Array]) -> Edit:
+    """Give d2t and t2d another set of ids."""
+
+    def edit(c: Checkpoint) -> None:
+        c.tensors["d2t"], c.tensors["t2d"] = build.tables(ids(c), vocab=c.vocab)
+
+    return edit
 
 
-def at(index: int, value: object) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
-    def edit(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def at(index: int, value: object) -> Change:
+    def edit(values: Array) -> Array:
         values[index] = value
         return values
 
     return edit
 
 
-RNG = np.random.default_rng(3)
 NO_TABLES = drop("model.embed_tokens.weight", "lm_head.weight")
 
 
@@ -81,7 +101,12 @@ def prefixed(prefix: str, *rooms: str) -> Edit:
 
 
 def norms(*names: str) -> Edit:
-    return lambda c: c.tensors.update({f"{name}.weight": build.norm(RNG, HIDDEN) for name in names})
+    return lambda c: c.tensors.update({f"{name}.weight": c.weights(c.hidden) for name in names})
+
+
+def scaled(key: str, factor: float) -> Edit:
+    """Multiply a size of the config."""
+    return lambda c: c.config.__setitem__(key, int(c.config[key] * factor))
 
 
 def _cut(path: Path) -> None:
@@ -98,8 +123,13 @@ def _index_elsewhere(path: Path) -> None:
     (path / "model.safetensors.index.json").write_text('{"weight_map": {"d2t": "../model.safetensors"}}')
 
 
+def _second_copy(path: Path) -> None:
+    save_file({"t2d": build.load(path).tensors["t2d"]}, path / "old.safetensors")
+
+
 def _become_the_target(c: Checkpoint) -> None:
-    c.config, c.tensors = build.target().config, build.target().tensors
+    assert c.partner is not None
+    c.config, c.tensors = c.partner.config, c.partner.tensors
 
 
 def _fuse_mla(c: Checkpoint) -> None:
@@ -109,10 +139,16 @@ def _fuse_mla(c: Checkpoint) -> None:
 
 
 def _untrained(c: Checkpoint) -> None:
+    rng = np.random.default_rng(3)
     for name, value in c.tensors.items():
-        if value.dtype == np.float16:
-            fresh = np.ones(value.shape) if value.ndim == 1 else 0.02 * RNG.standard_normal(value.shape)
-            c.tensors[name] = fresh.astype(np.float16)
+        if value.dtype.kind == "f":
+            fresh = np.ones(value.shape) if value.ndim == 1 else 0.02 * rng.standard_normal(value.shape)
+            c.tensors[name] = fresh.astype(value.dtype)
+
+
+def _other_float(values: Array) -> Array:
+    """Another float type than the checkpoint's own (float32 stands for bf16 in the mini family)."""
+    return values.astype(np.float32 if values.dtype == np.float16 else np.float16)
 
 
 def _absolute(c: Checkpoint) -> None:
@@ -124,37 +160,66 @@ def _descending(c: Checkpoint) -> None:
     c.tensors["d2t"] = (ids - np.arange(len(ids))).astype(np.int64)
 
 
+def _beyond(c: Checkpoint) -> None:
+    c.tensors["d2t"] = at(-1, c.vocab - c.draft + 1)(c.tensors["d2t"].copy())
+
+
+def stops(c: Checkpoint) -> list[int]:
+    """Ids that end generation of the drafter's target."""
+    assert c.partner is not None
+    ids = c.partner.config["eos_token_id"]
+    return list(ids) if isinstance(ids, list) else [ids]
+
+
+def _without_stops(c: Checkpoint) -> Array:
+    free = np.setdiff1d(np.arange(c.vocab), stops(c))
+    return np.sort(np.random.default_rng(4).choice(free, c.draft, replace=False))
+
+
+def _odd_ids(c: Checkpoint) -> Array:
+    wanted = np.array(stops(c))
+    odd = np.setdiff1d(np.arange(1, c.vocab, 2), wanted)
+    return np.sort(np.append(odd[: c.draft - len(wanted)], wanted))
+
+
+def _any_ids(c: Checkpoint) -> Array:
+    return np.sort(np.random.default_rng(99).choice(c.vocab, c.draft, replace=False))
+
+
+def _other_t2d(c: Checkpoint) -> Array:
+    return build.tables(_any_ids(c), vocab=c.vocab)[1]
+
+
 def two_layers(c: Checkpoint) -> None:
     """A second layer under the newer names; its attention reads one hidden state, not two."""
     c.config["num_hidden_layers"] = 2
     c.rename(lambda name: name.replace("midlayer.", "layers.0."))
     for name, value in list(c.tensors.items()):
         if name.startswith("layers.0."):
-            narrow = value[:, :HIDDEN] if value.ndim == 2 and value.shape[1] == 2 * HIDDEN else value
-            c.tensors[name.replace("layers.0.", "layers.1.")] = narrow.copy()
+            double = value.ndim == 2 and value.shape[1] == 2 * c.hidden and "self_attn" in name
+            c.tensors[name.replace("layers.0.", "layers.1.")] = (value[:, : c.hidden] if double else value).copy()
 
 
 def split(path: Path, *, lose: str | None = None) -> None:
     """Turn the one file into two shards with an index."""
-    tensors = load_file(path / "model.safetensors")
+    made = build.load(path)
     (path / "model.safetensors").unlink()
-    names = sorted(tensors)
+    names = sorted(made.tensors)
     weight_map: dict[str, str] = {}
     for number, part in enumerate((names[::2], names[1::2]), start=1):
         file = f"model-0000{number}-of-00002.safetensors"
-        save_file({name: tensors[name] for name in part if name != lose}, path / file)
+        made.write(path / file, {name: made.tensors[name] for name in part if name != lose})
         weight_map |= dict.fromkeys(part, file)
     (path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
 
 
 def _head_kept(path: Path) -> None:
     """Make the sibling ``parent`` a drafter with the same head over another mapping."""
-    parent = build.llama()
-    remap(np.sort(np.random.default_rng(99).choice(VOCAB, DRAFT, replace=False)))(parent)
+    parent = build.load(path)
+    remap(_any_ids)(parent)
     parent.save(path.parent / "parent")
 
 
-DEEPSEEK = {"architectures": ["DeepseekV3ForCausalLM"]}
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12345\n"
 
 MUTATIONS = [
@@ -190,7 +255,7 @@ MUTATIONS = [
         "two copies",
         "file.repeated",
         "drafter-file",
-        spoil=lambda p: save_file({"t2d": build.llama().tensors["t2d"]}, p / "old.safetensors"),
+        spoil=_second_copy,
     ),
     Mutation(
         "pickle beside",
@@ -255,8 +320,10 @@ MUTATIONS = [
         options={"speculation": Speculation(num_steps=3, eagle_topk=4, num_draft_tokens=12)},
     ),
     # target
-    Mutation("another width", "target.hidden", "drafter-config", target=both(config(hidden_size=128), NO_TABLES)),
-    Mutation("another vocabulary", "target.vocab", "drafter-config", target=both(config(vocab_size=700), NO_TABLES)),
+    Mutation("another width", "target.hidden", "drafter-config", target=both(scaled("hidden_size", 2), NO_TABLES)),
+    Mutation(
+        "another vocabulary", "target.vocab", "drafter-config", target=both(scaled("vocab_size", 0.5), NO_TABLES)
+    ),
     Mutation(
         "another name",
         "target.name",
@@ -273,11 +340,10 @@ MUTATIONS = [
         "packed embedding",
         "target.packed-embedding",
         "target",
-        target=put("model.embed_tokens.weight", np.zeros((VOCAB, HIDDEN), dtype=np.uint8)),
+        target=put("model.embed_tokens.weight", lambda c: np.zeros((c.vocab, c.hidden), dtype=np.uint8)),
     ),
-    Mutation("bf16 target", "target.dtype", "drafter-file", target=config(torch_dtype="bfloat16")),
+    Mutation("bf16 target", "target.dtype", "drafter-file", target=config(torch_dtype="float32")),
     Mutation("target without class", "target.class", "target", target=without("architectures")),
-    Mutation("MLA target", "target.kind", "drafter-config", target=config(kv_lora_rank=16)),
     # tensors
     Mutation("prefix", "tensor.prefix", "drafter-file", prefixed("module.", "midlayer", "fc", "norm", "lm_head")),
     Mutation(
@@ -294,8 +360,10 @@ MUTATIONS = [
         "own embedding needed",
         "tensor.missing",
         "drafter-file",
-        both(config(target_hidden_size=128), change("fc.weight", lambda v: np.tile(v, 2))),
-        target=both(config(hidden_size=128), NO_TABLES),
+        both(
+            lambda c: c.config.update(target_hidden_size=2 * c.hidden), change("fc.weight", lambda v: np.tile(v, 2))
+        ),
+        target=both(scaled("hidden_size", 2), NO_TABLES),
     ),
     Mutation(
         "narrow down_proj",
@@ -307,21 +375,21 @@ MUTATIONS = [
         "single width q_proj",
         "tensor.shape",
         "drafter-file",
-        change("midlayer.self_attn.q_proj.weight", lambda v: v[:, :HIDDEN]),
+        change("midlayer.self_attn.q_proj.weight", lambda v: v[:, : v.shape[1] // 2]),
     ),
     Mutation(
         "extra matrix",
         "tensor.unused",
         "drafter-file",
-        put("midlayer.extra_proj.weight", build.trained(RNG, HIDDEN, HIDDEN)),
+        put("midlayer.extra_proj.weight", lambda c: c.weights(c.hidden, c.hidden)),
     ),
     Mutation(
         "q bias",
         "tensor.bias-ignored",
         "drafter-config",
-        put("midlayer.self_attn.q_proj.bias", build.trained(RNG, HIDDEN)),
+        put("midlayer.self_attn.q_proj.bias", lambda c: c.weights(c.hidden)),
     ),
-    Mutation("fc bias", "tensor.bias-ignored", "drafter-config", put("fc.bias", build.trained(RNG, HIDDEN))),
+    Mutation("fc bias", "tensor.bias-ignored", "drafter-config", put("fc.bias", lambda c: c.weights(c.hidden))),
     Mutation("fused MLA", "tensor.fused-ignored", "drafter-file", _fuse_mla, base=build.mla),
     Mutation("NaN", "tensor.not-finite", "drafter-file", change("midlayer.mlp.up_proj.weight", at(3, np.nan))),
     Mutation("blind fc", "tensor.constant", "drafter-file", change("fc.weight", np.zeros_like)),
@@ -330,26 +398,31 @@ MUTATIONS = [
         "one float32 matrix",
         "tensor.dtype",
         "drafter-file",
-        change("midlayer.mlp.up_proj.weight", lambda v: v.astype(np.float32)),
+        change("midlayer.mlp.up_proj.weight", _other_float),
     ),
     # head
     Mutation("no draft_vocab_size", "head.key-missing", "drafter-config", without("draft_vocab_size")),
     Mutation("no head", "head.missing", "drafter-file", drop("lm_head.weight")),
-    Mutation("wrong count", "head.draft-vocab-size", "drafter-config", config(draft_vocab_size=DRAFT - 1)),
-    Mutation("full head", "head.rows", "drafter-file", put("lm_head.weight", build.trained(RNG, VOCAB, HIDDEN))),
+    Mutation(
+        "wrong count",
+        "head.draft-vocab-size",
+        "drafter-config",
+        lambda c: c.config.update(draft_vocab_size=c.draft - 1),
+    ),
+    Mutation("full head", "head.rows", "drafter-file", put("lm_head.weight", lambda c: c.weights(c.vocab, c.hidden))),
     Mutation("tied", "head.tied", "drafter-config", config(tie_word_embeddings=True)),
     Mutation("null draft_vocab_size", "head.borrowed-but-mapped", "drafter-config", config(draft_vocab_size=None)),
     Mutation(
         "short embedding",
         "head.embedding-rows",
         "drafter-file",
-        put("embed_tokens.weight", build.trained(RNG, VOCAB - 1, HIDDEN)),
+        put("embed_tokens.weight", lambda c: c.weights(c.vocab - 1, c.hidden)),
     ),
     Mutation(
         "random embedding",
         "head.embedding-differs",
         "drafter-file",
-        put("embed_tokens.weight", build.trained(RNG, VOCAB, HIDDEN)),
+        put("embed_tokens.weight", lambda c: c.weights(c.vocab, c.hidden)),
     ),
     # fc and auxiliary layers
     Mutation("no fc", "fc.missing", "drafter-file", drop("fc.weight")),
@@ -357,7 +430,7 @@ MUTATIONS = [
         "four blocks",
         "fc.width",
         "drafter-config",
-        change("fc.weight", lambda v: np.concatenate([v, v[:, :HIDDEN]], axis=1)),
+        change("fc.weight", lambda v: np.concatenate([v, v[:, : len(v)]], axis=1)),
     ),
     Mutation("odd width", "fc.width", "drafter-file", change("fc.weight", lambda v: v[:, :-8])),
     Mutation("norm flag without norms", "fc.norm-missing", "drafter-file", config(fc_norm=True)),
@@ -371,12 +444,12 @@ MUTATIONS = [
     Mutation(
         "norm_before_fc on MLA", "fc.norm-unsupported", "drafter-config", config(norm_before_fc=True), base=build.mla
     ),
-    Mutation("no ids", "fc.aux-absent", "drafter-config", without("eagle_config")),
+    Mutation("no ids", "fc.aux-absent", "drafter-config", config(eagle_config={})),
     Mutation(
         "ids outside",
         "fc.aux-misplaced",
         "drafter-config",
-        both(without("eagle_config"), config(eagle_aux_hidden_state_layer_ids=[0, 2, 6])),
+        both(config(eagle_config={}), config(eagle_aux_hidden_state_layer_ids=[0, 2, 6])),
     ),
     Mutation("empty ids", "fc.aux-empty", "drafter-config", eagle(eagle_aux_hidden_state_layer_ids=[])),
     Mutation(
@@ -401,16 +474,16 @@ MUTATIONS = [
     ),
     Mutation("no auxiliary states", "fc.aux-off", "drafter-config", eagle(use_aux_hidden_state=False)),
     # positions
-    Mutation("half the positions", "rope.positions", "drafter-config", config(max_position_embeddings=2048)),
+    Mutation("half the positions", "rope.positions", "drafter-config", scaled("max_position_embeddings", 0.5)),
     Mutation("longer serving", "rope.positions", "drafter-config", options={"serving_context": 8192}),
     Mutation("no positions", "rope.positions-missing", "drafter-config", without("max_position_embeddings")),
     Mutation(
         "two spellings",
         "rope.spellings",
         "drafter-config",
-        both(config(rope_parameters={"rope_theta": 50000.0, "rope_type": "default"}, rope_theta=10000.0)),
+        lambda c: c.config.update(rope_parameters={"rope_theta": c.config["rope_theta"]}, rope_theta=1e7),
     ),
-    Mutation("theta lost", "rope.theta", "drafter-config", without("rope_theta")),
+    Mutation("theta lost", "rope.theta", "drafter-config", without("rope_theta"), target=config(rope_theta=1e6)),
     Mutation(
         "scaling lost",
         "rope.scaling",
@@ -424,7 +497,9 @@ MUTATIONS = [
     Mutation("short d2t", "vocab.d2t-length", "drafter-file", change("d2t", lambda v: v[:-1])),
     Mutation("absolute ids", "vocab.absolute-ids", "drafter-file", _absolute),
     Mutation("absolute ids, no witness", "vocab.absolute-ids", "drafter-file", both(_absolute, drop("t2d"))),
-    Mutation("arange", "vocab.absolute-ids", "drafter-file", both(put("d2t", np.arange(DRAFT)), drop("t2d"))),
+    Mutation(
+        "arange", "vocab.absolute-ids", "drafter-file", both(put("d2t", lambda c: np.arange(c.draft)), drop("t2d"))
+    ),
     Mutation("untouched zeros", "vocab.untouched", "drafter-file", change("d2t", np.zeros_like)),
     Mutation(
         "untouched, t2d ones",
@@ -438,12 +513,12 @@ MUTATIONS = [
         "drafter-file",
         both(change("d2t", np.zeros_like), change("t2d", np.zeros_like)),
     ),
-    Mutation("the first ids", "vocab.first-ids", "drafter-file", remap(np.arange(DRAFT))),
+    Mutation("the first ids", "vocab.first-ids", "drafter-file", remap(lambda c: np.arange(c.draft))),
     Mutation(
         "beyond the vocabulary",
         "vocab.range",
         "drafter-file",
-        both(change("d2t", lambda v: at(-1, v[-1] + 1)(v)), drop("t2d")),
+        both(_beyond, drop("t2d")),
     ),
     Mutation("negative id", "vocab.range", "drafter-file", both(change("d2t", at(0, -1)), drop("t2d"))),
     Mutation(
@@ -466,15 +541,15 @@ MUTATIONS = [
         "another run's t2d",
         "vocab.t2d-disagrees",
         "drafter-file",
-        put("t2d", build.mapping(np.random.default_rng(8))[1]),
+        put("t2d", _other_t2d),
     ),
-    Mutation("no stop id", "vocab.stop-ids", "drafter-file", remap(np.arange(3, VOCAB - 1, 3)[:DRAFT])),
+    Mutation("no stop id", "vocab.stop-ids", "drafter-file", remap(_without_stops)),
     Mutation(
         "foreign text",
         "vocab.coverage",
         "workload",
-        remap(np.append(np.arange(1, 2 * DRAFT - 1, 2), VOCAB - 1)[:DRAFT]),
-        options={"sample_ids": [2, 4, 6, 8, 1]},
+        remap(_odd_ids),
+        options={"sample_ids": [8, 10, 12, 14, 1]},
     ),
     Mutation("head kept", "vocab.rebuilt-under-head", "drafter-file", spoil=_head_kept, options={"parent": "parent"}),
 ]

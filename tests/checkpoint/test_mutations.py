@@ -1,15 +1,18 @@
 """One fault at a time: the check that is made for it is the only one that fails, with the right culprit."""
 
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from pytest_specprobe.checkpoint.diff import diff
 from pytest_specprobe.checkpoint.inspect import CHECKS, inspect
 from pytest_specprobe.findings import Finding
 from tests.checkpoint import checkpoint_builder as build
-from tests.checkpoint.checkpoint_builder import HIDDEN, VOCAB
-from tests.checkpoint.faults import MUTATIONS, RNG, Mutation, drop, eagle, remap, split, two_layers
+from tests.checkpoint.checkpoint_builder import HIDDEN, RNG, VOCAB, Checkpoint
+from tests.checkpoint.faults import MUTATIONS, Mutation, drop, eagle, remap, split, two_layers
 
 
 def wrong(findings: tuple[Finding, ...]) -> list[Finding]:
@@ -27,23 +30,68 @@ def test_a_valid_drafter_is_clean(pair: tuple[Path, Path]) -> None:
     assert wrong(inspect(drafter)) == []
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: f"{m.finding}-{m.name.replace(' ', '-')}")
-def test_one_fault_gives_its_finding_only(mutation: Mutation, tmp_path: Path) -> None:
-    drafter, target = mutation.base(), build.target()
-    mutation.drafter(drafter)
-    mutation.target(target)
-    path = drafter.save(tmp_path / "drafter")
-    mutation.spoil(path)
-    options = dict(mutation.options)
-    if "parent" in options:
-        options["parent"] = tmp_path / options["parent"]
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+TABLES = ("model.embed_tokens.weight", "lm_head.weight")
+BASES: dict[str, Callable[[], tuple[Checkpoint, Checkpoint]]] = {
+    "tiny": lambda: (build.llama(), build.target()),
+    "scratch_k25_mini": lambda: (_mini("scratch_k25_mini"), _mini("mini_k25", only=TABLES)),
+    "dense_mini": lambda: (_mini("dense_mini"), _mini("mini_llama", only=TABLES)),
+}
 
-    found = wrong(inspect(path, target=target.save(tmp_path / "target"), **options))
 
-    # Without t2d the mapping is less checkable, which is said beside whatever else is wrong.
-    found = [f for f in found if f.id != "vocab.t2d-missing" or mutation.finding == "vocab.t2d-missing"]
+def _mini(name: str, *, only: Collection[str] = ()) -> Checkpoint:
+    return build.load(FIXTURES / name, only=only)
+
+
+def _pairs() -> Iterator[Any]:
+    """Every fault on every base that can have it."""
+    for mutation in MUTATIONS:
+        # No mini drafter is of the MLA class, and a Llama-shaped one does not follow an MLA target's scaling.
+        bases = ["tiny"] if mutation.base else list(BASES)
+        if mutation.finding == "rope.scaling":
+            bases.remove("scratch_k25_mini")
+        for base in bases:
+            yield pytest.param(mutation, base, id=f"{mutation.finding}-{mutation.name.replace(' ', '-')}-{base}")
+
+
+@pytest.mark.parametrize(("mutation", "base"), _pairs())
+def test_one_fault_gives_its_finding_only(mutation: Mutation, base: str, tmp_path: Path) -> None:
+    drafter, target = BASES[base]()
+    if mutation.base is not None:
+        drafter = mutation.base()
+    path, beside, options = mutation.save(tmp_path, drafter=drafter, target=target)
+
+    found = wrong(inspect(path, target=beside, **options))
+
+    # Facts that are told beside whatever else is wrong: a mapping without t2d, layers that the config does not name.
+    found = [f for f in found if f.severity != "info" or f.id == mutation.finding]
     assert [(f.id, f.culprit) for f in found] == [(mutation.finding, mutation.culprit)]
     assert all((found[0].seen, found[0].expected, found[0].why, found[0].fix))
+
+
+@pytest.mark.parametrize(
+    ("drafter", "target", "warnings"),
+    [
+        ("aq_k2_mini", "mini_k25", ["rope.positions"]),
+        ("aq_k2_mini", "mini_k2", ["rope.positions"]),
+        ("scratch_k25_mini", "mini_k25", []),
+        ("dense_mini", "mini_llama", []),
+    ],
+)
+def test_the_mini_family_is_clean(drafter: str, target: str, warnings: list[str]) -> None:
+    alone = wrong(inspect(FIXTURES / drafter))
+    assert [f.id for f in alone if f.severity != "info"] == []
+    beside = wrong(inspect(FIXTURES / drafter, target=FIXTURES / target))
+    assert [f.id for f in beside if f.severity != "info"] == warnings
+    assert {f.id for f in (*alone, *beside) if f.severity == "info"} <= {"fc.aux-absent"}
+
+
+def test_the_two_k25_drafters_differ_in_most_entries() -> None:
+    found = diff(FIXTURES / "aq_k2_mini", FIXTURES / "scratch_k25_mini")
+    assert found.entries == 512
+    assert found.differing > found.entries // 2
+    assert found.head == "different"
+    assert [f.status for f in found.findings] == ["pass"]
 
 
 def test_every_check_has_a_mutation() -> None:
@@ -114,7 +162,7 @@ def test_a_full_vocabulary_needs_no_mapping_and_takes_the_identity(mapped: bool,
     drafter.config["draft_vocab_size"] = VOCAB
     drafter.tensors["lm_head.weight"] = build.trained(RNG, VOCAB, HIDDEN)
     if mapped:
-        remap(np.arange(VOCAB))(drafter)
+        remap(lambda c: np.arange(VOCAB))(drafter)
     assert wrong(inspect(drafter.save(tmp_path / "d"), target=build.target().save(tmp_path / "t"))) == []
 
 

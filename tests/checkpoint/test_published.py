@@ -71,10 +71,9 @@ PUBLISHED = [
         "kimi-k2-llama-shaped",
         KIMI | ids(2, 30, 58) | {"model_type": "kimi_k2"},
         K2,
-        notes={"target.kind"},
-        witness=False,
+                witness=False,
     ),
-    Published("kimi-k25-llama-shaped", KIMI | ids(2, 30, 58), K25, notes={"target.kind", "rope.positions"}),
+    Published("kimi-k25-llama-shaped", KIMI | ids(2, 30, 58), K25, notes={"rope.positions"}),
     Published(
         "kimi-k25-mla",
         KIMI
@@ -92,7 +91,7 @@ PUBLISHED = [
         "deepseek-r1",
         llama(7168, 32, 8, 29_568, 129_280, 32_768, torch_dtype="bfloat16", rope_theta=10_000.0) | ids(1, 29, 57),
         dense("DeepseekV3ForCausalLM", 7168, 61, 129_280, 163_840, rope_theta=10_000, **KIMI_MLA),
-        notes={"target.kind", "rope.positions"},
+        notes={"rope.positions"},
     ),
     Published(
         "gpt-oss-20b-dense",

@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("vocab")
 
 
-many = settings(max_examples=150, deadline=None)
+many = settings(max_examples=100, deadline=None)
 
 
 @given(tables=valid(), witness=st.booleans())
@@ -109,7 +109,7 @@ def test_absolute_ids_are_named_as_such(folder: Path, tables: Tables) -> None:
 
 
 @given(tables=valid())
-@many
+@settings(max_examples=40, deadline=None)
 def test_an_untouched_buffer_is_named_as_such(folder: Path, tables: Tables) -> None:
     zeros = np.zeros_like(tables.d2t)
     for marks in (tables.t2d, np.zeros_like(tables.t2d), np.ones_like(tables.t2d), None):

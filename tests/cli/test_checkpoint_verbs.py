@@ -93,12 +93,9 @@ def test_launch_facts_can_be_given(
 
 @pytest.mark.parametrize("mutation", MUTATIONS[::4], ids=lambda m: m.name.replace(" ", "-"))
 def test_json_is_the_published_schema(mutation: Mutation, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made, target = mutation.base(), build.target()
-    mutation.drafter(made)
-    mutation.target(target)
-    path = made.save(tmp_path / "drafter")
-    mutation.spoil(path)
-    code = main(["inspect", str(path), "--target", str(target.save(tmp_path / "target")), "--json"])
+    made = (mutation.base or build.llama)()
+    path, target, _ = mutation.save(tmp_path, drafter=made, target=build.target())
+    code = main(["inspect", str(path), "--target", str(target), "--json"])
     document = json.loads(capsys.readouterr().out)
     validate(document, "inspect")
     assert document["drafter"] == str(path)
