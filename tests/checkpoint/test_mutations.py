@@ -54,7 +54,7 @@ def _pairs() -> Iterator[Any]:
             yield pytest.param(mutation, base, id=f"{mutation.finding}-{mutation.name.replace(' ', '-')}-{base}")
 
 
-@pytest.mark.parametrize(("mutation", "base"), _pairs())
+@pytest.mark.parametrize(("mutation", "base"), list(_pairs()))
 def test_one_fault_gives_its_finding_only(mutation: Mutation, base: str, tmp_path: Path) -> None:
     drafter, target = BASES[base]()
     if mutation.base is not None:
