@@ -22,7 +22,8 @@ from pytest_specprobe.measure.workloads import Workload
 class Measured:
     """The passes that ran; None is what did not.
 
-    ``texts`` are the drafter's requests of the acceptance pass, ``runs`` those of the throughput pass. ``depth`` is
+    ``texts`` are the drafter's requests of the acceptance pass, ``blind`` the blind control's, ``server_mean`` what
+    the server itself counted over the drafter's, ``runs`` the requests of the throughput pass. ``depth`` is
     D; ``chain`` tells whether topk is 1. ``streams`` is the most requests the probe had in flight; ``log_text`` the
     log of an owned server.
     """
@@ -31,6 +32,8 @@ class Measured:
     chain: bool
     workload: Workload | None
     texts: tuple[Generation, ...]
+    blind: tuple[Generation, ...]
+    server_mean: float | None
     acceptance: Acceptance | None
     runs: ThroughputRuns | None
     throughput: Throughput | None
@@ -43,14 +46,19 @@ class Measured:
         """Return every self-check of the passes that ran."""
         findings = [validity.invalid(error) for error in self.errors]
         if self.acceptance is not None:
-            findings += validity.check_requests(self.texts, depth=self.depth)
-            findings += validity.check_acceptance(self.acceptance, self.texts)
+            plain = self.runs.baseline if self.runs else ()
+            speculative = [*self.texts, *self.blind, *(self.runs.drafter if self.runs else ())]
+            findings += validity.check_requests(speculative, depth=self.depth, plain=plain)
+            findings += validity.check_acceptance(
+                self.acceptance, self.texts, target=plain or None, server_mean=self.server_mean
+            )
         if self.throughput is not None and self.runs is not None:
             findings += validity.check_throughput(
                 self.throughput,
                 self.runs.drafter,
                 baseline=self.runs.baseline,
                 new_tokens=natural_lengths(self.texts),
+                acceptance=self.acceptance,
             )
         if self.log_text is not None:
             findings.append(check_traffic(self.log_text, concurrency=self.streams))

@@ -71,7 +71,7 @@ class ProbeRun:
         return self._once.get("acceptance", self._acceptance)
 
     def _acceptance(self) -> Acceptance:
-        own = self._once.get("texts", lambda: self._accept(self.servers.server(), what="drafter"))
+        own = self._once.get("texts", self._texts)
         checked = self.files.checkpoint()
         files = load_drafter(checked.drafter)
         mapping = vocab_map(files.weights, vocab=checked.target.vocab_rows or 0)
@@ -83,6 +83,13 @@ class ProbeRun:
             drafter_length=context_length(files.config),
             dropped=validity.dropped_prompts(own),
         )
+
+    def _texts(self) -> tuple[Generation, ...]:
+        server = self.servers.server()
+        texts = self._accept(server, what="drafter")
+        # the pass began with a flush, which also resets the server's own totals
+        self._once.get("server mean", lambda: server.client.server_info().server_accept_length)
+        return texts
 
     def _accept(self, server: Server, *, what: str) -> tuple[Generation, ...]:
         with self.phases.phase("warm up", what):
@@ -115,7 +122,7 @@ class ProbeRun:
 
     def _speed(self, streams: int) -> tuple[ThroughputRuns, Throughput]:
         base, server = self.servers.baseline(), self.servers.server()
-        own = self._once.get("texts", lambda: self._accept(server, what="drafter"))
+        own = self._once.get("texts", self._texts)
         what = "throughput" if streams == 1 else f"throughput, {streams} streams"
         with self.phases.phase("probe", f"{what}, interleaved with the baseline") as say:
             runs = throughput_pass(
@@ -127,6 +134,7 @@ class ProbeRun:
                 concurrency=streams,
                 progress=narrator(what, say),
             )
+        self.servers.prove_again()
         return runs, measure_throughput(
             runs.drafter,
             baseline=runs.baseline or base.known,
@@ -156,6 +164,8 @@ class ProbeRun:
             chain=self.profile.drafter.speculation.eagle_topk == 1,
             workload=peek("workload"),
             texts=peek("texts") or (),
+            blind=peek("blind") or (),
+            server_mean=peek("server mean"),
             acceptance=peek("acceptance"),
             runs=None if speed is None else speed[0],
             throughput=None if speed is None else speed[1],

@@ -55,6 +55,7 @@ class ProbeServers:
         self._phases = phases
         self._once = once
         self._open: list[Server] = []
+        self._after: tuple[Finding, ...] = ()
         self._stored = StoredBaselines(settings.report, phases)
 
     def server(self) -> Server:
@@ -88,14 +89,26 @@ class ProbeServers:
     def _prove(self) -> tuple[Finding, ...]:
         server = self._once.get("server", self._server)
         with self._phases.phase("prove", "settings, log and a canary request"):
-            canary = server.client.generate(self.prompts()[0], max_new_tokens=CANARY_TOKENS, ignore_eos=True)
-            return prove(
-                self._once.get("info", server.client.server_info),
-                spec=self.spec(),
-                log_text=server.log_text() if server.owned else None,
-                canary=canary,
-                scrubbed=server.scrubbed if server.owned else None,
-            )
+            info = self._once.get("info", server.client.server_info)
+            return self._check(server, info)
+
+    def _check(self, server: Server, info: ServerInfo) -> tuple[Finding, ...]:
+        canary = self._once.get(
+            "canary",
+            lambda: server.client.generate(self.prompts()[0], max_new_tokens=CANARY_TOKENS, ignore_eos=True),
+        )
+        return prove(
+            info,
+            spec=self.spec(),
+            log_text=server.log_text() if server.owned else None,
+            canary=canary,
+            scrubbed=server.scrubbed if server.owned else None,
+        )
+
+    def prove_again(self) -> None:
+        """Ask the server again, after a pass: accept thresholds, for one, can be changed as it runs."""
+        server = self.server()
+        self._after = self._check(server, server.client.server_info())
 
     def spec(self) -> ServerSpec:
         """Return what the drafter's server was asked to be, booted here or not."""
@@ -110,8 +123,8 @@ class ProbeServers:
         )
 
     def proof(self) -> tuple[Finding, ...]:
-        """Return every proof of what runs, passing ones too; empty before the boot."""
-        found: tuple[Finding, ...] = self._once.peek("proof") or ()
+        """Return every proof of what runs, passing ones too, as of the last pass; empty before the boot."""
+        found: tuple[Finding, ...] = self._after or self._once.peek("proof") or ()
         return found
 
     def booter(self) -> Booter:
