@@ -6,21 +6,23 @@ The simulation stands in for a server only: every number in these reports comes 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from pytest_specprobe.decide.breakeven import measured_break_even
+from pytest_specprobe.decide.evidence import evidence
+from pytest_specprobe.decide.outlook import outlook
+from pytest_specprobe.decide.predicted import predict_shorter
 from pytest_specprobe.decide.verdict import decide
 from pytest_specprobe.findings import Finding
 from pytest_specprobe.measure.acceptance import measure_acceptance
-from pytest_specprobe.measure.passes import ThroughputRuns
+from pytest_specprobe.measure.losslessness import compare_texts
 from pytest_specprobe.measure.records import Generation
 from pytest_specprobe.measure.throughput import measure_throughput
 from pytest_specprobe.measure.workloads import Workload, load_workload
-from pytest_specprobe.probe.entry import _measured as measured_json
-from pytest_specprobe.probe.measured import Measured
 from pytest_specprobe.probe.phases import Phase
 from pytest_specprobe.profiles import Gate
 from pytest_specprobe.record.report import compose
@@ -105,8 +107,15 @@ def requests(
 def entry(
     world: World, *, name: str = "aq_k2_mini", gate: Gate | None = None, findings: Sequence[Finding] = ()
 ) -> dict[str, Any]:
-    """The drafter's entry of report.json that a probe of this world writes."""
-    gate = gate or Gate()
+    """The drafter's entry of report.json that a probe of this world writes; every call gives its own copy."""
+    text = _entry(world, name, (gate or Gate()).model_dump_json(), tuple(findings))
+    copy: dict[str, Any] = json.loads(text)
+    return copy
+
+
+@cache
+def _entry(world: World, name: str, gate_text: str, findings: tuple[Finding, ...]) -> str:
+    gate = Gate.model_validate_json(gate_text)
     rng = np.random.default_rng(1000 + world.seed)
 
     def run(accept: float | None, step_s: float) -> list[Generation]:
@@ -115,43 +124,47 @@ def entry(
     own, speed = run(world.accept, world.round_s), run(world.accept, world.round_s)
     plain = [] if world.plain_s is None else run(None, world.plain_s)
     blind = None if world.blind is None else run(world.blind, world.round_s)
-    measured = Measured(
-        depth=world.depth,
-        chain=True,
-        workload=workload(),
-        texts=tuple(own),
-        acceptance=measure_acceptance(own, depth=world.depth, blind=blind, drafter_length=1024),
-        runs=ThroughputRuns(drafter=tuple(speed), baseline=tuple(plain), drafter_wall_s=90.0, baseline_wall_s=100.0),
-        throughput=measure_throughput(speed, baseline=plain or None, wall_s=90.0, baseline_wall_s=100.0),
-        curve=None,
-        log_text=None,
-        streams=4,
-        errors=(),
-    )
-    decision = decide(measured.evidence(p_reach=gate.p_reach), gate=gate, findings=findings)
-    profile = SimpleNamespace(drafter=SimpleNamespace(gate=gate))
-    return {
-        "name": name,
-        "target": "mini_k25",
-        **decision.to_json(),
-        "speculation": {"num_steps": world.depth, "eagle_topk": 1, "num_draft_tokens": world.depth + 1},
-        "digests": {"drafter": "d1" * 32, "target": "7a" * 32},
-        "phases": [Phase(*phase[:2], "done", phase[2]).to_json() for phase in PHASES],  # type: ignore[arg-type]
-        "checks": [finding.to_json() for finding in findings],
-        "staging": {"source_digest": "ab" * 32, "patched": {"max_position_embeddings": [1024, 2048]}},
-        "server": {
-            "version": "0.5.23",
-            "command": ["python3", "-m", "sglang.launch_server", "--model-path", "/models/t"],
-            "boot_s": 31.0,
-            "device": "cpu",
-            "flags": FLAGS,
-            "scrubbed": ["PYTEST_VERSION"],
-            "baseline_differences": {"disable_overlap_schedule": [False, True]},
+    acceptance = measure_acceptance(own, depth=world.depth, blind=blind, drafter_length=1024)
+    throughput = measure_throughput(speed, baseline=plain or None, wall_s=90.0, baseline_wall_s=100.0)
+    point = None
+    if throughput.break_even_length is not None:
+        point = measured_break_even(
+            throughput.break_even_length, round_s=throughput.round_s, depth=world.depth, p_reach=gate.p_reach
+        )
+    decision = decide(evidence(acceptance, throughput, point), gate=gate, findings=findings)
+    chats = workload()
+    return json.dumps(
+        {
+            "name": name,
+            "target": "mini_k25",
+            **decision.to_json(),
+            "speculation": {"num_steps": world.depth, "eagle_topk": 1, "num_draft_tokens": world.depth + 1},
+            "digests": {"drafter": "d1" * 32, "target": "7a" * 32},
+            "phases": [Phase(*phase[:2], "done", phase[2]).to_json() for phase in PHASES],  # type: ignore[arg-type]
+            "checks": [finding.to_json() for finding in findings],
+            "staging": {"source_digest": "ab" * 32, "patched": {"max_position_embeddings": [1024, 2048]}},
+            "server": {
+                "version": "0.5.23",
+                "command": ["python3", "-m", "sglang.launch_server", "--model-path", "/models/t"],
+                "boot_s": 31.0,
+                "device": "cpu",
+                "flags": FLAGS,
+                "scrubbed": ["PYTEST_VERSION"],
+                "baseline_differences": {"disable_overlap_schedule": [False, True]},
+            },
+            "invalid": [],
+            "workload": {"name": chats.name, "digest": chats.digest, "prompts": len(chats.chats)},
+            "acceptance": acceptance.to_json(),
+            "throughput": {**throughput.to_json(), "curve": None},
+            "break_even": point and point.to_json(),
+            "outlook": point and outlook(point, accept_length=acceptance.accept_length.value).to_json(),
+            "losslessness": compare_texts(speed, plain).to_json() if plain else None,
+            "predicted": [bracket.to_json() for bracket in predict_shorter(acceptance, throughput)],
+            "sweep": [],
+            "history": None,
         },
-        **measured_json(SimpleNamespace(measured=lambda: measured, profile=profile)),  # type: ignore[arg-type]
-        "sweep": [],
-        "history": None,
-    }
+        allow_nan=False,
+    )
 
 
 def workload() -> Workload:

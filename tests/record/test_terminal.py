@@ -45,7 +45,7 @@ def test_every_number_has_interval_formula_and_count() -> None:
     length = told["acceptance"]["accept_length"]
     a = told["acceptance"]
     assert (
-        f"{length['value']:.2f} [{length['low']:.2f}, {length['high']:.2f}] tokens/round of at most 3 = 1 + "
+        f"{length['value']:.2f} [{length['low']:.2f}, {length['high']:.2f}] tokens/round of at most 3 (1 + "
         f"{a['accepted']:,} accepted / {a['rounds']:,} rounds, 30 prompts" in text
     )
     speedup = told["throughput"]["speedup"]

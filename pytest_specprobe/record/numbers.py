@@ -1,0 +1,104 @@
+"""The measured numbers of one drafter, in the order in which they are read: value, then how it comes about."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytest_specprobe.record.text import Entry, interval, number, paid_by, seconds, share
+
+OWN = "tokens / rounds as SGLang counts: above 1.0 even when nothing is accepted, so never gated"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """One row: what it is called, its value with its interval, and its formula or what it is held against."""
+
+    label: str
+    value: str
+    how: str
+
+
+def numbers(entry: Entry) -> Iterator[Number]:
+    """Yield the numbers of a drafter's entry; what was not measured has no row."""
+    if entry["acceptance"]:
+        yield from _acceptance(entry["acceptance"])
+    if entry["throughput"]:
+        yield from _throughput(entry["throughput"])
+    if entry["break_even"]:
+        yield from _break_even(entry)
+
+
+def provenance(entry: Entry) -> str:
+    """Return what the numbers were measured on, in one sentence."""
+    server, workload = entry["server"], entry["workload"]
+    dropped = len(entry["acceptance"]["dropped"]) if entry["acceptance"] else 0
+    parts = [f"{workload['prompts']} prompts of workload {workload['name']}" if workload else ""]
+    parts.append(f"{dropped} left out" if dropped else "")
+    if server:
+        parts.append(f"SGLang {server['version'] or '?'} on {server['device']}")
+    parts.append(f"{seconds(sum(p['seconds'] for p in entry['phases']))} in all")
+    return ", ".join(part for part in parts if part) + "; [low, high] are 95 % intervals over prompts"
+
+
+def _acceptance(a: Entry) -> Iterator[Number]:
+    length = a["accept_length"]
+    yield Number(
+        "accept length",
+        f"{interval(length)} tokens/round of at most {a['max_accept_length']}",
+        f"1 + {a['accepted']:,} accepted / {a['rounds']:,} rounds, {length['n']} prompts",
+    )
+    yield Number("SGLang's own", number(a["sglang_accept_length"]), OWN)
+    positions = "   ".join(f"{i}: {interval(p)}" for i, p in enumerate(a["by_position"], 1))
+    yield Number("by position", positions, "share of rounds with at least i drafts accepted")
+    blind = f" and blind control {interval(a['blind'])}" if a["blind"] else " (no blind control was run)"
+    yield Number(
+        "1st position",
+        f"{interval(a['by_position'][0])} against floor {interval(a['floor'])}{blind}",
+        f"margin {interval(a['p1_margin'])}, paired by prompt",
+    )
+    parts = a["by_workload"]
+    if len(parts) > 1:
+        shown = "   ".join(f"{name}: {interval(p['accept_length'])}" for name, p in parts.items())
+        yield Number("by workload", shown, "accept length")
+
+
+def _throughput(t: Entry) -> Iterator[Number]:
+    rate = t["tok_per_s"]
+    streams = "" if t["concurrency"] == 1 else f", {t['concurrency']} streams in flight"
+    yield Number(
+        "tok/s",
+        f"{interval(rate)} of one stream",
+        f"tokens / decode seconds after the first, {rate['n']} prompts{streams}",
+    )
+    if t["baseline_tok_per_s"]:
+        source = t["baseline_source"] or "measured"
+        if t["baseline_age_s"] is not None:
+            source = f"{source}, {seconds(t['baseline_age_s'])} old"
+        yield Number("baseline tok/s", interval(t["baseline_tok_per_s"]), f"without speculation, {source}")
+    if t["speedup"]:
+        yield Number("speedup", f"{interval(t['speedup'])} x", "tok/s over baseline tok/s, paired by prompt")
+    for point in t["curve"] or ():
+        yield Number(
+            f"{point['concurrency']} streams",
+            f"speedup {interval(point['speedup'])} x"
+            if point["speedup"]
+            else f"{interval(point['tok_per_s'])} tok/s",
+            f"{number(point['aggregate_tok_per_s'])} tok/s all streams together",
+        )
+
+
+def _break_even(entry: Entry) -> Iterator[Number]:
+    point, intervals = entry["break_even"], entry["break_even"]["intervals"]
+    length = interval(intervals["accept_length"]) if intervals else number(point["accept_length"])
+    headroom = interval(intervals["headroom"]) if intervals else number(point["headroom"])
+    yield Number(
+        "break-even",
+        f"accept length {length} of at most {point['max_accept_length']}",
+        f"round time {1000 * point['round_s']:.1f} ms x baseline tok/s",
+    )
+    yield Number("to pay", str(paid_by(entry)), "")
+    yield Number(
+        "headroom",
+        headroom,
+        f"accept length at {share(point['p_reach'])} acceptance per position over break-even; "
+        f"{number(point['ceiling_speedup'])} x if every draft were accepted",
+    )
