@@ -5,10 +5,11 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from pytest_specprobe.cli.parser import Verbs
 
-_FORMATS = ("terminal", "json")
+_FORMATS = ("terminal", "markdown", "html", "json")
 
 
 def add(verbs: Verbs) -> None:
@@ -29,21 +30,38 @@ def add(verbs: Verbs) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> int:
+    from pytest_specprobe.errors import ProfileError  # noqa: PLC0415
     from pytest_specprobe.record.read import read_report, schema_text  # noqa: PLC0415 - only when the verb runs
-    from pytest_specprobe.record.terminal import WIDTH, summary  # noqa: PLC0415
 
     if arguments.schema:
         print(schema_text(), end="")
         return 0
     report = read_report(arguments.path)
-    if arguments.format == "json":
-        text = json.dumps({key: value for key, value in report.items() if key != "path"}, indent=1)
-    else:
-        width = min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDTH)
-        colour = arguments.output is None and sys.stdout.isatty()
-        text = "\n".join(summary(report, colour=colour, width=width))
+    text = _rendered(report, arguments)
     if arguments.output is None:
         print(text)
-    else:
+        return 0
+    try:
         arguments.output.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ProfileError(
+            (f"{arguments.output} cannot be written: {error.strerror}",), fix="name another file"
+        ) from error
     return 0
+
+
+def _rendered(report: dict[str, Any], arguments: argparse.Namespace) -> str:
+    if arguments.format == "json":
+        return json.dumps({key: value for key, value in report.items() if key != "path"}, indent=1)
+    if arguments.format == "html":
+        from pytest_specprobe.record.html import page  # noqa: PLC0415
+
+        return page(report)
+    if arguments.format == "markdown":
+        from pytest_specprobe.record.markdown import markdown  # noqa: PLC0415
+
+        return "\n".join(markdown(report))
+    from pytest_specprobe.record.terminal import WIDTH, summary  # noqa: PLC0415
+
+    width = min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDTH)
+    return "\n".join(summary(report, colour=arguments.output is None and sys.stdout.isatty(), width=width))

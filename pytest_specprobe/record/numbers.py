@@ -47,7 +47,7 @@ def _acceptance(a: Entry) -> Iterator[Number]:
         f"1 + {a['accepted']:,} accepted / {a['rounds']:,} rounds, {length['n']} prompts",
     )
     yield Number("SGLang's own", number(a["sglang_accept_length"]), OWN)
-    positions = "   ".join(f"{i}: {interval(p)}" for i, p in enumerate(a["by_position"], 1))
+    positions = "; ".join(f"{i}: {interval(p)}" for i, p in enumerate(a["by_position"], 1))
     yield Number("by position", positions, "share of rounds with at least i drafts accepted")
     blind = f" and blind control {interval(a['blind'])}" if a["blind"] else " (no blind control was run)"
     yield Number(
@@ -57,7 +57,7 @@ def _acceptance(a: Entry) -> Iterator[Number]:
     )
     parts = a["by_workload"]
     if len(parts) > 1:
-        shown = "   ".join(f"{name}: {interval(p['accept_length'])}" for name, p in parts.items())
+        shown = "; ".join(f"{name}: {interval(p['accept_length'])}" for name, p in parts.items())
         yield Number("by workload", shown, "accept length")
 
 

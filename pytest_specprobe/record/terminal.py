@@ -3,19 +3,26 @@
 Verdict first, then why, then the numbers (value, 95 % interval, how it is computed, of how many), then what to do.
 """
 
-import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_specprobe.record.numbers import numbers, provenance
-from pytest_specprobe.record.text import GATE_SAYS, MEASURES, VERDICT_SAYS, Entry, number, past, unexplained
+from pytest_specprobe.record.text import (
+    GATE_SAYS,
+    MEASURES,
+    NO_BREAK,
+    VERDICT_SAYS,
+    Entry,
+    kept_together,
+    number,
+    past,
+    unexplained,
+)
 
 WIDTH = 100
 _LABEL = 17
 _FINDINGS = 4
-_INTERVAL = re.compile(r"(\d: )?[\d.,]+ \[[\d.,-]+, [\d.,-]+\]")
-_JOINED = "\N{NO-BREAK SPACE}"
 _GOOD, _BAD, _OPEN, _BOLD, _DIM, _OFF = "\x1b[32m", "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _COLOURS = {"pass": _GOOD, "fail": _BAD, "error": _BAD, "inconclusive": _OPEN}
 
@@ -37,7 +44,7 @@ def summary(report: Mapping[str, Any], *, colour: bool = False, width: int = WID
         yield ""
     yield from _ranking(report.get("comparisons", ()), paint)
     if report.get("path"):
-        yield from paint.row("report", f"{report['path']}   (pages from it: specprobe report --format html)")
+        yield from paint.row("report", f"{report['path']}   (a page with plots: specprobe report --format html)")
 
 
 class _Paint:
@@ -52,11 +59,8 @@ class _Paint:
 
     def row(self, label: str, text: str, code: str = _DIM) -> Iterator[str]:
         room = self.width - _LABEL - 2
-        whole = _INTERVAL.sub(
-            lambda found: found[0].replace(" ", _JOINED), text
-        )  # a value keeps its interval beside it
-        lines = textwrap.wrap(whole, room, break_on_hyphens=False, break_long_words=False) or [""]
-        first, *others = (line.replace(_JOINED, " ") for line in lines)
+        lines = textwrap.wrap(kept_together(text), room, break_on_hyphens=False, break_long_words=False) or [""]
+        first, *others = (line.replace(NO_BREAK, " ") for line in lines)
         yield f"  {self.ink(f'{label:<{_LABEL}}', code)}{first}"
         yield from (f"{'':{_LABEL + 2}}{line}" for line in others)
 

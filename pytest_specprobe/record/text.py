@@ -1,9 +1,12 @@
 """Numbers and words as every rendering of a report shows them."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 Entry = Mapping[str, Any]
+NO_BREAK = "\N{NO-BREAK SPACE}"
+_INTERVAL = re.compile(r"(?:\b[\w.-]+: )?[\d.,]+ \[[\d.,-]+, [\d.,-]+\]")
 
 VERDICT_SAYS = {
     "broken": "a check failed: nothing measured says anything about the drafter",
@@ -45,6 +48,11 @@ def interval(estimate: Mapping[str, float] | None) -> str:
     if estimate["n"] == 0:
         return number(estimate["value"])
     return f"{number(estimate['value'])} [{number(estimate['low'])}, {number(estimate['high'])}]"
+
+
+def kept_together(text: str) -> str:
+    """Return the text with no line break inside an interval, or between it and its value or label."""
+    return _INTERVAL.sub(lambda found: found[0].replace(" ", NO_BREAK), text)
 
 
 def share(value: float | None) -> str:

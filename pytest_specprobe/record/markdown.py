@@ -1,0 +1,81 @@
+"""The Markdown summary of a report, for the summary page of a CI job.
+
+Fits GitHub (``GITHUB_STEP_SUMMARY``) and GitLab alike: tables, lists and ``<details>``, nothing else. Text from a
+report is escaped, since names and server answers may hold anything.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pytest_specprobe.record.numbers import numbers, provenance
+from pytest_specprobe.record.text import GATE_SAYS, VERDICT_SAYS, Entry, past, unexplained
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~$@!])")
+_MARKS = {"pass": "✅", "fail": "❌", "error": "❌", "inconclusive": "❔", None: "⏸"}
+
+
+def markdown(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of the summary: for each drafter the verdict, why, the numbers, what to do."""
+    for entry in report["drafters"]:
+        yield from _drafter(entry)
+    yield f"<sub>{escape(report['tool']['name'])} {escape(report['tool']['version'])}, {report['created']}</sub>"
+
+
+def escape(text: object) -> str:
+    """Return text that Markdown shows as it is, on one line."""
+    return " ".join(_SPECIAL.sub(r"\\\1", str(text)).split())
+
+
+def _drafter(entry: Entry) -> Iterator[str]:
+    verdict = entry["verdict"]
+    who = f"{escape(entry['name'])} on {escape(entry['target'])}"
+    yield f"## {_MARKS[entry['gate']]} {who}: {verdict or 'no verdict'}"
+    yield ""
+    yield f"{VERDICT_SAYS[verdict].capitalize()}. Gate: **{GATE_SAYS[entry['gate']]}**."
+    yield ""
+    for check in entry["gate_checks"]:
+        if check["result"] != "pass":
+            seen, wanted = escape(check["seen"]), escape(check["wanted"])
+            yield f"- {escape(check['name'])}: {check['result']}, saw {seen}, wanted {wanted}"
+    yield from (f"- {escape(reason)}" for reason in entry["reasons"])
+    if entry["history"]:
+        yield f"- {escape(past(entry['history']))}"
+    yield ""
+    yield from _numbers(entry)
+    if entry["next"]:
+        yield "**What to do:**"
+        yield ""
+        yield from (f"1. {escape(step)}" for step in entry["next"])
+        yield ""
+    yield from _findings(entry)
+
+
+def _numbers(entry: Entry) -> Iterator[str]:
+    rows = list(numbers(entry))
+    if not rows:
+        return
+    if entry["gate"] == "error":
+        yield "**Of an invalid measurement: shown to find the cause, not to be used.**"
+        yield ""
+    yield "| what | value \\[95 % interval\\] | how |"
+    yield "| --- | --- | --- |"
+    yield from (f"| {escape(row.label)} | {escape(row.value)} | {escape(row.how)} |" for row in rows)
+    yield ""
+    if entry["acceptance"]:
+        yield escape(provenance(entry))
+        yield ""
+
+
+def _findings(entry: Entry) -> Iterator[str]:
+    wrong = unexplained(entry)
+    if not wrong:
+        return
+    yield f"<details><summary>{len(wrong)} other findings</summary>"
+    yield ""
+    for finding in wrong:
+        told = f"{finding['id']} ({finding['culprit']}): saw {finding['seen']}. {finding['fix']}"
+        yield f"- {finding['severity']}: {escape(told)}"
+    yield ""
+    yield "</details>"
+    yield ""
