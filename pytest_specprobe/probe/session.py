@@ -15,6 +15,7 @@ from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.run import ProbeRun, Shared
 from pytest_specprobe.profiles import Profile, load_profiles
 from pytest_specprobe.record import report
+from pytest_specprobe.record.markdown import to_step_summary
 from pytest_specprobe.record.remember import remember
 from pytest_specprobe.settings import Settings
 
@@ -95,6 +96,7 @@ class ProbeSession:
             environ=os.environ,
         )
         path = report.write(self._report, folder=self.settings.report)
+        to_step_summary(self._report, environ=os.environ)
         self._report["path"] = str(path)
         return {item["name"]: item for item in self._report["drafters"]}
 

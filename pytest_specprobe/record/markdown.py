@@ -4,14 +4,18 @@ Fits GitHub (``GITHUB_STEP_SUMMARY``) and GitLab alike: tables, lists and ``<det
 report is escaped, since names and server answers may hold anything.
 """
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from pytest_specprobe.record.numbers import numbers, provenance
 from pytest_specprobe.record.text import GATE_SAYS, VERDICT_SAYS, Entry, past, unexplained
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~$@!])")
+logger = logging.getLogger(__name__)
+GITHUB = "GITHUB_STEP_SUMMARY"
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~$@!&])")
 _MARKS = {"pass": "✅", "fail": "❌", "error": "❌", "inconclusive": "❔", None: "⏸"}
 
 
@@ -20,6 +24,18 @@ def markdown(report: Mapping[str, Any]) -> Iterator[str]:
     for entry in report["drafters"]:
         yield from _drafter(entry)
     yield f"<sub>{escape(report['tool']['name'])} {escape(report['tool']['version'])}, {report['created']}</sub>"
+
+
+def to_step_summary(report: Mapping[str, Any], *, environ: Mapping[str, str]) -> None:
+    """Append the summary to the file that GitHub Actions names, if it names one; never fails a run."""
+    path = environ.get(GITHUB)
+    if not path:
+        return
+    try:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in markdown(report))
+    except OSError as error:
+        logger.warning("job summary not written: %s", error)
 
 
 def escape(text: object) -> str:
