@@ -213,7 +213,7 @@ class _Watch:
     def _died(self) -> BootError:
         text = self._server.log_text()
         code, number = self._server.exit
-        found = diagnose(text, exit_code=code, exit_signal=number)
+        found = diagnose(text, phase=self._phase, exit_code=code, exit_signal=number)
         kind = _PortLost if found.port_taken else BootError
         elapsed_s = time.monotonic() - self._started_s
         return kind(

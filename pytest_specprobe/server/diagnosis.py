@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from pytest_specprobe.errors import Culprit
-from pytest_specprobe.server.bootlog import plain_lines
+from pytest_specprobe.server.bootlog import Phase, plain_lines
 
 _EXCEPTION = re.compile(
     r"^\s{0,2}(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt|NotFound|OutOfMemory\w*)\b.*"
@@ -38,6 +38,9 @@ class _Cause:
     fix: str
     port_taken: bool = False
 
+
+# A fault of the file being loaded: the drafter's in phase draft-weights, the target's before.
+_WEIGHTS_FIX = "download the checkpoint again (git lfs pull, if it is a clone), and run specprobe inspect on it"
 
 _KNOWN = (
     _Cause(
@@ -74,7 +77,8 @@ _KNOWN = (
         "use an SGLang version that supports EAGLE-3 for this target; the drafter is not at fault",
     ),
     _Cause(
-        r"Model architectures \[?['\"]?(\w+)['\"]?\]? (?:are not supported for now|failed to be inspected)",
+        r"Model architectures \[?['\"]?(\w+)['\"]?\]? (?:are not supported for now|failed to be inspected)|"
+        r"['\"](\w+)['\"] is not a registered model in the Transformers library",
         "this SGLang does not know the model class {1}",
         "engine",
         "use an SGLang version that supports it, or correct `architectures` in config.json",
@@ -120,7 +124,8 @@ _KNOWN = (
     ),
     _Cause(
         r"Cannot find the config file for (\w+)|[Qq]uantization method .* does not match|"
-        r"quantization (?:method )?['\"]?(\w+)['\"]? is not supported|Unknown quantization method",
+        r"quantization (?:method )?['\"]?(\w+)['\"]? is not supported|Unknown quantization method|"
+        r"is not supported for quantization method",
         "the quantisation settings do not fit the checkpoint",
         "launch-flags",
         "an unquantised drafter under a quantised target needs --speculative-draft-model-quantization unquant",
@@ -129,7 +134,26 @@ _KNOWN = (
         r"(?:HeaderTooLarge|InvalidHeader|MetadataIncompleteBuffer|SafetensorError)[^\n]*",
         "a weights file is not readable safetensors",
         "drafter-file",
-        "download the checkpoint again (git lfs pull, if it is a clone)",
+        _WEIGHTS_FIX,
+    ),
+    _Cause(
+        r"Attempted to load weight \(torch\.Size\((\[[\d, ]*\])\)\) into parameter \(torch\.Size\((\[[\d, ]*\])\)\)",
+        "a weight has shape {1} where config.json asks for {2}",
+        "drafter-file",
+        "compare config.json with the weights: specprobe inspect names the tensor",
+    ),
+    _Cause(
+        r"Repo id must be in the form|is not a local folder and is not a valid model identifier|"
+        r"(?:does not appear to have|Can't load) (?:a file named|the configuration of)",
+        "there is no model at the place named",
+        "target",
+        "correct the model path in the target's profile",
+    ),
+    _Cause(
+        r"device-side assert|IndexError: index out of range in self|index \d+ is out of bounds",
+        "a token id or a position points outside its table",
+        "drafter-file",
+        "check the drafter's d2t and max_position_embeddings: specprobe inspect names the fault",
     ),
     _Cause(
         r"No module named '([\w.]+)'",
@@ -152,8 +176,10 @@ _KNOWN = (
 )
 
 
-def diagnose(text: str, *, exit_code: int | None = None, exit_signal: int | None = None) -> Diagnosis:
-    """Return why the server that wrote this log did not come up.
+def diagnose(
+    text: str, *, phase: Phase = "draft-weights", exit_code: int | None = None, exit_signal: int | None = None
+) -> Diagnosis:
+    """Return why the server that wrote this log did not come up, having reached this phase.
 
     Only the part of the log that reports a failure is matched, so that a warning of a healthy start is never taken
     for the cause.
@@ -164,7 +190,8 @@ def diagnose(text: str, *, exit_code: int | None = None, exit_signal: int | None
     for candidate in ([root] if root else []) + ["\n".join(lines[_failure_start(lines) :])]:
         for cause in _KNOWN:
             if match := re.search(cause.pattern, candidate, re.IGNORECASE):
-                return Diagnosis(_fill(cause.what, match, lines), cause.culprit, cause.fix, cause.port_taken)
+                culprit = "target" if cause.culprit == "drafter-file" and phase == "weights" else cause.culprit
+                return Diagnosis(_fill(cause.what, match, lines), culprit, cause.fix, cause.port_taken)
     if root:
         return Diagnosis(
             f"the server failed: {root}", "engine", "read the log lines below; the first traceback counts"

@@ -36,6 +36,13 @@ VICTIM = Path(__file__).with_name("victim.py")
 FAKE = Path(__file__).with_name("fake_sglang.py")
 REPOSITORY = Path(__file__).parents[2]
 TAG = "SPECPROBE_KILL_TRIAL"
+# A shell that runs tests in the background has them ignore what its Ctrl-C sends; a victim must not.
+PLAIN_SIGNALS = """
+import os, signal, sys
+for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 # The supervisor's grace of 10 s, a kill, and a loaded machine.
 DEADLINE_S = 30.0
 
@@ -98,6 +105,8 @@ def run(row: Row, root: Path, *, spec: dict[str, Any] | None = None) -> Outcome:
     spec = spec or _fake_spec(root, row)
     if not (root / "drafter").exists():
         _drafter(root / "drafter")
+    # Away from tests/, whose conftest would take part.
+    shutil.copy(VICTIM, root)
     for name in ("tmp", "state"):
         (root / name).mkdir()
     started = time.monotonic()
@@ -126,7 +135,8 @@ def _start(row: Row, root: Path, tag: str, spec: dict[str, Any]) -> "subprocess.
         "linger": row.step if lingers else None,
         "fault": {"os._exit in a test": "os-exit", "exception in teardown": "teardown-error"}.get(row.how),
     }
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:specprobe", "-p", "no:cacheprovider", str(VICTIM)]
+    words = [sys.executable, "-I", "-S", "-c", PLAIN_SIGNALS]
+    words += [sys.executable, "-m", "pytest", "-q", "-p", "no:specprobe", "-p", "no:cacheprovider", "victim.py"]
     words += ["--rootdir", str(root), "-c", os.devnull, "-W", "error"]
     if "timeout" in row.how:
         # A boot that never ends, or a probe that does not, is cut by pytest-timeout.

@@ -1,6 +1,7 @@
 """What a log says. The real logs beside this file's data are the corpus; the rest are the lines SGLang writes."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -125,6 +126,34 @@ def test_each_known_failure_has_its_culprit(exception: str, culprit: str, says: 
     found = diagnose(HEALTHY.replace("The server is fired up", "x") + CRASH.format(exception=exception))
     assert (found.culprit, says in found.what) == (culprit, True), found
     assert found.fix
+
+
+LOGS = Path(__file__).with_name("logs")
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "culprit", "says"),
+    [
+        ("args", "launch", "launch-flags", "unrecognized arguments: --no-such-flag"),
+        ("nomodel", "launch", "target", "no model at the place"),
+        ("modeltype", "launch", "engine", "model type kimi_k99"),
+        ("cuda", "init", "machine", "no usable GPU"),
+        ("arch", "init", "engine", "does not know the model class FooForCausalLM"),
+        ("quant", "weights", "launch-flags", "quantisation"),
+        ("context", "draft-weights", "drafter-config", "(1024 tokens) is shorter than the target's (2048)"),
+        ("lfs", "draft-weights", "drafter-file", "not readable safetensors"),
+        ("lfs", "weights", "target", "not readable safetensors"),
+        ("fcdim", "draft-weights", "drafter-file", "shape [64, 128] where config.json asks for [64, 192]"),
+        ("d2t", "warm-up", "drafter-file", "outside its table"),
+    ],
+)
+def test_boots_of_real_sglang_that_failed(name: str, phase: Phase, culprit: str, says: str) -> None:
+    """Logs of SGLang 0.5.23 on a CPU, each with one fault planted; server arguments and paths cut."""
+    text = (LOGS / f"{name}.log").read_text()
+    found = diagnose(text, phase=phase, exit_code=1)
+    assert (found.culprit, says in found.what) == (culprit, True), found
+    reached = [p for p in phases(text) if p != "ready"][-1]
+    assert name == "lfs" or reached == phase
 
 
 def test_the_port_alone_is_worth_another_try() -> None:
