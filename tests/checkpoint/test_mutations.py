@@ -123,6 +123,14 @@ def testtwo_layers_are_clean(tmp_path: Path) -> None:
     assert "0.5.12" in needed.seen
 
 
+def test_a_second_layer_needs_no_input_norm(tmp_path: Path) -> None:
+    """Only the first layer reads it, so exporters leave it out."""
+    drafter = build.llama()
+    two_layers(drafter)
+    drop("layers.1.input_layernorm.weight")(drafter)
+    assert wrong(inspect(drafter.save(tmp_path))) == []
+
+
 def test_fused_projections_are_clean(tmp_path: Path) -> None:
     drafter = build.llama()
     for fused, parts in {"self_attn.qkv_proj": ("q", "k", "v"), "mlp.gate_up_proj": ("gate", "up")}.items():
