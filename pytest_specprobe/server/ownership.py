@@ -194,13 +194,14 @@ def port_holders(port: int) -> tuple[Holder, ...]:
 def gpu_holders() -> tuple[Holder, ...]:
     """Return who holds GPU memory, by nvidia-smi; empty where there is none or it does not answer."""
     rows = _nvidia_smi("--query-compute-apps=pid,used_memory,gpu_uuid")
-    return tuple(_holder(int(pid), f"{memory} MiB of {gpu}") for pid, memory, gpu in rows if pid.isdigit())
+    apps = [row for row in rows if len(row) == 3 and row[0].isdigit()]
+    return tuple(_holder(int(pid), f"{memory} MiB of {gpu}") for pid, memory, gpu in apps)
 
 
 def gpu_memory_mib() -> dict[str, int]:
     """Return the memory in use per GPU (uuid -> MiB), by nvidia-smi; empty where there is none."""
     rows = _nvidia_smi("--query-gpu=uuid,memory.used")
-    return {uuid: int(used) for uuid, used in rows if used.isdigit()}
+    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
 
 
 def _nvidia_smi(query: str) -> list[list[str]]:
