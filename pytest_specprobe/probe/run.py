@@ -25,6 +25,7 @@ from pytest_specprobe.probe.servers import CANARY_TOKENS, ProbeServers
 from pytest_specprobe.probe.stored import MAX_NEW_TOKENS
 from pytest_specprobe.profiles import Profile
 from pytest_specprobe.server.boot import Server
+from pytest_specprobe.server.load import CpuTime, check_load
 from pytest_specprobe.settings import Settings
 from pytest_specprobe.staging import context_length
 
@@ -52,6 +53,7 @@ class ProbeRun:
         self.clock = shared.clock
         self._settings = shared.settings
         self._once = Once()
+        self._load: list[Finding] = []
         self.files = ProbeFiles(profile, settings=shared.settings, cache=shared.cache, phases=phases, once=self._once)
         self.servers = ProbeServers(
             profile,
@@ -125,6 +127,8 @@ class ProbeRun:
         own = self._once.get("texts", self._texts)
         what = "throughput" if streams == 1 else f"throughput, {streams} streams"
         with self.phases.phase("probe", f"{what}, interleaved with the baseline") as say:
+            pids = [s.pid for s in (server, base.server) if s is not None and s.pid is not None]
+            before = CpuTime.now(pids)
             runs = throughput_pass(
                 server.client,
                 None if base.server is None else base.server.client,
@@ -134,6 +138,8 @@ class ProbeRun:
                 concurrency=streams,
                 progress=narrator(what, say),
             )
+        if server.owned and self.servers.device == "cpu":
+            self._load.append(check_load(before, CpuTime.now(pids)))
         self.servers.prove_again()
         return runs, measure_throughput(
             runs.drafter,
@@ -178,7 +184,12 @@ class ProbeRun:
     def findings(self) -> tuple[Finding, ...]:
         """Return every check of this probe so far: static, proof, validity."""
         checked: Checked | None = self._once.peek("checkpoint")
-        return (*(checked.findings if checked else ()), *self.servers.proof(), *self.measured().validity())
+        return (
+            *(checked.findings if checked else ()),
+            *self.servers.proof(),
+            *self.measured().validity(),
+            *self._load,
+        )
 
     def decision(self) -> Decision:
         """Decide on what was measured so far."""

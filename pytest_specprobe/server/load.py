@@ -1,0 +1,68 @@
+"""How much of the machine others used while a pass ran: what makes tok/s on a shared CPU wide or wrong."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import psutil
+
+from pytest_specprobe.findings import Finding
+
+_BUSY_SHARE = 0.10
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTime:
+    """CPU seconds at one moment: of the whole machine, of our own processes, and the clock.
+
+    ``machine_s`` counts user and system time of all cores, ``own_s`` that of this process, the servers, and all their
+    descendants.
+    """
+
+    machine_s: float
+    own_s: float
+    clock_s: float
+
+    @classmethod
+    def now(cls, servers: Iterable[int]) -> "CpuTime":
+        """Read the counters; ``servers`` are pids of the processes that our servers were started as."""
+        times = psutil.cpu_times()
+        own = sum(_tree_s(pid) for pid in servers) + time.process_time()
+        return cls(times.user + times.nice + times.system, own, time.monotonic())
+
+
+def check_load(before: CpuTime, after: CpuTime) -> Finding:
+    """Check that other processes used little of the machine between two moments.
+
+    The share is of all cores: on a machine of two, one busy neighbour is 50 %.
+    """
+    seconds = max(after.clock_s - before.clock_s, 1e-9) * (psutil.cpu_count() or 1)
+    others = max((after.machine_s - before.machine_s) - (after.own_s - before.own_s), 0.0) / seconds
+    return Finding(
+        id="measure.busy-machine",
+        severity="warning",
+        status="fail" if others > _BUSY_SHARE else "pass",
+        culprit="machine",
+        seen=f"other processes used {others:.0%} of the CPU during the throughput pass",
+        expected=f"at most {_BUSY_SHARE:.0%}",
+        why="They slow one server more than the other from one second to the next: intervals grow, speedups drift.",
+        fix="measure on a quiet machine",
+    )
+
+
+def _tree_s(pid: int) -> float:
+    """Return the CPU seconds of a process and its living descendants; 0 for what is gone."""
+    try:
+        root = psutil.Process(pid)
+        family = [root, *root.children(recursive=True)]
+    except psutil.Error:
+        return 0.0
+    return sum(_own_s(process) for process in family)
+
+
+def _own_s(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
