@@ -1,6 +1,5 @@
 """Boots the servers of one probe, and tells the person who waits how far each is."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +11,6 @@ from pytest_specprobe.profiles import Profile
 from pytest_specprobe.server.boot import BootProgress, Server, boot
 from pytest_specprobe.server.spec import ServerSpec
 
-API_KEY = "SPECPROBE_API_KEY"
 _SAY_EVERY_S = 10.0
 _LARGEST_SHARE_OF_TWO = 0.47
 
@@ -87,11 +85,6 @@ class Booter:
                 fix="set --mem-fraction-static to 0.45 or less in the profile, or say how fast the target is without "
                 "speculation: --specprobe-baseline NUMBER (tok/s), URL, or none",
             )
-
-
-def api_key() -> str | None:
-    """Return the key for an attached server, from the environment; it is never shown."""
-    return os.environ.get(API_KEY)
 
 
 def _narrator(what: str, say: Callable[[str], None]) -> Callable[[BootProgress], None]:

@@ -9,7 +9,7 @@ from pytest_specprobe.findings import Finding, require
 from pytest_specprobe.measure.records import Prompt
 from pytest_specprobe.measure.throughput import KnownBaseline, Throughput, declared
 from pytest_specprobe.measure.workloads import Workload, load_workload
-from pytest_specprobe.probe.boots import BaselinePool, Booter, api_key
+from pytest_specprobe.probe.boots import BaselinePool, Booter
 from pytest_specprobe.probe.files import ProbeFiles
 from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.phases import PhaseLog
@@ -77,7 +77,7 @@ class ProbeServers:
 
     def _attach(self, url: str, *, what: str) -> Server:
         with self._phases.phase("boot", f"attach to the {what} at {url}"):
-            server = attach(url, api_key=api_key())
+            server = attach(url)
         self._open.append(server)
         return server
 
