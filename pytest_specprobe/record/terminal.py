@@ -44,7 +44,8 @@ def summary(report: Mapping[str, Any], *, colour: bool = False, width: int = WID
         yield ""
     yield from _ranking(report.get("comparisons", ()), paint)
     if report.get("path"):
-        yield from paint.row("report", f"{report['path']}   (a page with plots: specprobe report --format html)")
+        yield from paint.row("report", report["path"])
+        yield from paint.row("", "a page with plots: specprobe report --format html --output report.html")
 
 
 class _Paint:
