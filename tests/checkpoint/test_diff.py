@@ -85,6 +85,18 @@ def test_a_head_moved_with_its_mapping_is_no_fault(tmp_path: Path) -> None:
     assert [f.status for f in found.findings] == ["pass"]
 
 
+def test_rows_that_all_resemble_each_other_are_no_fault(tmp_path: Path) -> None:
+    """A head with a large common part: its rows agree at the same place, and as well for the same token."""
+    common = np.float16(0.5) * np.ones(build.HIDDEN, dtype=np.float16)
+    old, new = remapped(np.arange(DRAFT)), remapped(np.arange(5, DRAFT + 5), seed=1)
+    for made in (old, new):
+        made.tensors["lm_head.weight"] = made.tensors["lm_head.weight"] + common
+    found = diff(old.save(tmp_path / "a"), new.save(tmp_path / "b"))
+    assert found.head_by_position is not None
+    assert found.head_by_position > 0.9
+    assert [f.status for f in found.findings] == ["pass"]
+
+
 def test_unrelated_drafters_are_no_fault(tmp_path: Path) -> None:
     found = diff(build.llama(0).save(tmp_path / "a"), build.llama(1).save(tmp_path / "b"))
     assert found.differing > DRAFT // 2

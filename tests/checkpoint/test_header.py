@@ -171,6 +171,7 @@ HOSTILE: dict[str, tuple[bytes, str, str]] = {
     "unknown dtype": (raw({"a": entry(0, 4, dtype="F7")}, b"1234"), "file.bad-header", "F7"),
     "dtype no text": (raw({"a": {**entry(0, 4), "dtype": ["U8"]}}, b"1234"), "file.bad-header", "dtype"),
     "missing key": (raw({"a": {"dtype": "U8", "shape": [4]}}, b"1234"), "file.bad-header", "exactly"),
+    "half a byte": (raw({"a": entry(0, 0, shape=[1], dtype="F4")}), "file.bad-header", "shape"),
     "rank 40": (raw({"a": entry(0, 1, shape=[1] * 40)}, b"1"), "file.bad-header", "shape"),
     "terminal codes": (raw({"\x1b[2J\n": entry(0, 4, shape=[2])}, b"1234"), "file.bad-header", "?[2J?"),
 }
