@@ -19,11 +19,15 @@ BaselineSource = Literal["boot", "attached", "stored", "declared"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownBaseline:
-    """A baseline that was not measured in this run: tok/s of one stream, where it is from, and its age in seconds."""
+    """A baseline that was not measured in this run: tok/s of one stream, where it is from, and its age in seconds.
+
+    ``first_token_s`` is the median time to the first token of the speculating server beside which it was measured.
+    """
 
     tok_per_s: Estimate
     source: Literal["stored", "declared"]
     age_s: float | None = None
+    first_token_s: float | None = None
 
 
 def declared(tok_per_s: float) -> KnownBaseline:

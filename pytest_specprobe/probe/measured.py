@@ -13,7 +13,8 @@ from pytest_specprobe.measure.curve import Curve
 from pytest_specprobe.measure.losslessness import Losslessness, compare_texts
 from pytest_specprobe.measure.passes import ThroughputRuns, natural_lengths
 from pytest_specprobe.measure.records import Generation
-from pytest_specprobe.measure.throughput import Throughput
+from pytest_specprobe.measure.stored import check_stored
+from pytest_specprobe.measure.throughput import KnownBaseline, Throughput
 from pytest_specprobe.measure.traffic import check_traffic
 from pytest_specprobe.measure.workloads import Workload
 
@@ -37,6 +38,7 @@ class Measured:
     acceptance: Acceptance | None
     runs: ThroughputRuns | None
     throughput: Throughput | None
+    known: KnownBaseline | None
     curve: Curve | None
     log_text: str | None
     streams: int
@@ -60,6 +62,7 @@ class Measured:
                 new_tokens=natural_lengths(self.texts),
                 acceptance=self.acceptance,
             )
+            findings += check_stored(self.throughput, self.known)
         if self.log_text is not None:
             findings.append(check_traffic(self.log_text, concurrency=self.streams))
         return tuple(findings)

@@ -126,7 +126,9 @@ class ProbeRun:
         base, server = self.servers.baseline(), self.servers.server()
         own = self._once.get("texts", self._texts)
         what = "throughput" if streams == 1 else f"throughput, {streams} streams"
-        with self.phases.phase("probe", f"{what}, interleaved with the baseline") as say:
+        if base.server is not None:
+            what += ", interleaved with the baseline"
+        with self.phases.phase("probe", what) as say:
             pids = [s.pid for s in (server, base.server) if s is not None and s.pid is not None]
             before = CpuTime.now(pids)
             runs = throughput_pass(
@@ -175,6 +177,7 @@ class ProbeRun:
             acceptance=peek("acceptance"),
             runs=None if speed is None else speed[0],
             throughput=None if speed is None else speed[1],
+            known=self.servers.known_baseline,
             curve=peek("curve"),
             log_text=server.log_text() if server is not None and server.owned and speed is not None else None,
             streams=max(ACCEPTANCE_STREAMS, *self._settings.concurrency),

@@ -190,6 +190,12 @@ class ProbeServers:
             concurrency=self._settings.concurrency[0],
         )
 
+    @property
+    def known_baseline(self) -> KnownBaseline | None:
+        """The stored or declared baseline, if the probe came to ask for one."""
+        found: Baseline | None = self._once.peek("baseline")
+        return None if found is None else found.known
+
     def keep_baseline(self, throughput: Throughput) -> None:
         """Store the baseline that was measured in this pass, for later runs of the same question."""
         if self._settings.server is None:

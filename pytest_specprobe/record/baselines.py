@@ -27,11 +27,16 @@ _ELSEWHERE = frozenset({"--model-path", "--host", "--port"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBaseline:
-    """One measured baseline: tok/s of one stream, and (prompt id, tokens, decode seconds) for every prompt."""
+    """One measured baseline: tok/s of one stream, and (prompt id, tokens, decode seconds) for every prompt.
+
+    ``first_token_s`` is the median time to the first token of the drafter's server beside it: a witness of how
+    fast the machine was.
+    """
 
     created: str
     key: Key
     tok_per_s: Estimate
+    first_token_s: float
     rows: tuple[tuple[str, int, float], ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -41,6 +46,7 @@ class StoredBaseline:
             "created": self.created,
             "key": dict(self.key.parts),
             "tok_per_s": self.tok_per_s.to_json(),
+            "first_token_s": self.first_token_s,
             "rows": [list(row) for row in self.rows],
         }
 
@@ -52,11 +58,11 @@ class StoredBaseline:
         """
         try:
             rows = tuple((str(i), int(tokens), float(s)) for i, tokens, s in line["rows"])
-            rate = Estimate(**line["tok_per_s"])
-            if not 0 < rate.low <= rate.value <= rate.high < math.inf:
+            rate, first = Estimate(**line["tok_per_s"]), float(line["first_token_s"])
+            if not 0 < rate.low <= rate.value <= rate.high < math.inf or not 0 < first < math.inf:
                 raise ValueError("a rate must be positive and inside its interval")
             created = datetime.fromisoformat(line["created"]).astimezone(UTC).isoformat(timespec="seconds")
-            return cls(created=created, key=Key(dict(line["key"])), tok_per_s=rate, rows=rows)
+            return cls(created=created, key=Key(dict(line["key"])), tok_per_s=rate, first_token_s=first, rows=rows)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a baseline: {error!r}") from error
 
@@ -70,6 +76,7 @@ class StoredBaseline:
             tok_per_s=Estimate(rate.value, rate.value * math.exp(-below), rate.value * math.exp(above), rate.n),
             source="stored",
             age_s=max(age.total_seconds(), 0.0),
+            first_token_s=self.first_token_s,
         )
 
 
@@ -110,7 +117,13 @@ def measured(throughput: Throughput, *, key: Key, now: datetime) -> StoredBaseli
         if row.baseline_tokens is not None and row.baseline_decode_s is not None
     )
     created = now.astimezone(UTC).isoformat(timespec="seconds")
-    return StoredBaseline(created=created, key=key, tok_per_s=throughput.baseline_tok_per_s, rows=rows)
+    return StoredBaseline(
+        created=created,
+        key=key,
+        tok_per_s=throughput.baseline_tok_per_s,
+        first_token_s=throughput.latency.first_token_s.p50,
+        rows=rows,
+    )
 
 
 def store(baseline: StoredBaseline, *, path: Path) -> None:

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from pytest_specprobe.record.numbers import numbers, provenance
 from pytest_specprobe.record.text import (
     GATE_SAYS,
+    TONES,
     VERDICT_SAYS,
     Entry,
     kept_together,
@@ -46,6 +47,8 @@ def _drafter(entry: Entry) -> dict[str, Any]:
     return {
         "entry": entry,
         "verdict": entry["verdict"] or "no verdict",
+        "tone": TONES[entry["verdict"]],
+        "gate_tone": TONES[entry["gate"]] if entry["gate"] else "none",
         "verdict_says": VERDICT_SAYS[entry["verdict"]],
         "gate_says": GATE_SAYS[entry["gate"]],
         "numbers": list(numbers(entry)),

@@ -140,7 +140,7 @@ def _speedup(figure: Figure, entry: Entry) -> None:
     axes.axhline(1, color=_MUTED, linestyle=":")
     if b <= most:
         axes.axvline(b, color=_MUTED, linestyle=":")
-        axes.annotate(f"break-even {number(b)}", (b, 0), xycoords=("data", "axes fraction"), xytext=(4, 4),
+        axes.annotate(f"break-even {number(b)}", (b, 1), xycoords=("data", "axes fraction"), xytext=(4, -10),
                       textcoords="offset points", color=_MUTED)  # fmt: skip
     reach = point["headroom"] * b
     if reach > b or b > most:
@@ -154,7 +154,7 @@ def _speedup(figure: Figure, entry: Entry) -> None:
     )  # fmt: skip
     axes.set_xlim(1, most)
     axes.set_ylim(bottom=0)
-    axes.legend(loc="upper left")
+    axes.legend(loc="lower right")
 
 
 def _lengths(figure: Figure, entry: Entry, labels: Sequence[str], parts: Sequence[Entry]) -> None:

@@ -12,6 +12,7 @@ from pytest_specprobe.record.text import (
     GATE_SAYS,
     MEASURES,
     NO_BREAK,
+    TONES,
     VERDICT_SAYS,
     Entry,
     kept_together,
@@ -24,7 +25,7 @@ WIDTH = 100
 _LABEL = 17
 _FINDINGS = 4
 _GOOD, _BAD, _OPEN, _BOLD, _DIM, _OFF = "\x1b[32m", "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[2m", "\x1b[0m"
-_COLOURS = {"pass": _GOOD, "fail": _BAD, "error": _BAD, "inconclusive": _OPEN}
+_COLOURS = {"good": _GOOD, "bad": _BAD, "open": _OPEN}
 
 
 def summary(report: Mapping[str, Any], *, colour: bool = False, width: int = WIDTH) -> Iterator[str]:
@@ -72,10 +73,11 @@ class _Paint:
 
 def _drafter(entry: Entry, paint: _Paint) -> Iterator[str]:
     verdict, gate = entry["verdict"], entry["gate"]
-    code = _COLOURS.get(gate, "") + _BOLD
+    code = _COLOURS[TONES[verdict]] + _BOLD
     head = (verdict or "no verdict").upper()
     yield f"{paint.ink(entry['name'], _BOLD)} on {entry['target']}: {paint.ink(head, code)}, {VERDICT_SAYS[verdict]}"
-    yield from paint.row("gate", GATE_SAYS[gate] + _gate_detail(entry), code)
+    gate_code = _COLOURS[TONES[gate]] if gate else _DIM
+    yield from paint.row("gate", GATE_SAYS[gate] + _gate_detail(entry), gate_code)
     yield from paint.rows("why", entry["reasons"])
     wrong = unexplained(entry)
     for finding in wrong[:_FINDINGS]:

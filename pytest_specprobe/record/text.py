@@ -17,6 +17,20 @@ VERDICT_SAYS = {
     "undecided": "the intervals allow more than one verdict",
     None: "nothing was decided",
 }
+# How a verdict looks at a glance; the gate has its own colour beside it.
+TONES = {
+    "profitable": "good",
+    "finetune": "open",
+    "undecided": "open",
+    "verify-bound": "bad",
+    "uncorrelated": "bad",
+    "broken": "bad",
+    None: "bad",
+    "pass": "good",
+    "inconclusive": "open",
+    "fail": "bad",
+    "error": "bad",
+}
 GATE_SAYS = {
     "pass": "passed",
     "fail": "failed",

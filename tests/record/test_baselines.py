@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_specprobe.measure.records import Estimate
-from pytest_specprobe.measure.throughput import measure_throughput
+from pytest_specprobe.measure.stored import check_stored
+from pytest_specprobe.measure.throughput import declared, measure_throughput
 from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.record import journal
 from pytest_specprobe.record.baselines import NAME, StoredBaseline, baseline_key, find, measured, store
@@ -32,7 +33,11 @@ SPEED = measure_throughput(requests(World(), 0.6, 0.02), baseline=requests(World
 def stored(days: float = 0, *, key: Key = KEY, rate: float = 82.0) -> StoredBaseline:
     created = (NOW - timedelta(days=days)).isoformat(timespec="seconds")
     return StoredBaseline(
-        created=created, key=key, tok_per_s=Estimate(rate, 0.99 * rate, 1.01 * rate, 30), rows=(("p", 10, 0.1),)
+        created=created,
+        key=key,
+        tok_per_s=Estimate(rate, 0.99 * rate, 1.01 * rate, 30),
+        first_token_s=0.2,
+        rows=(("p", 10, 0.1),),
     )
 
 
@@ -127,3 +132,21 @@ def test_any_baseline_survives_its_line(
 ) -> None:
     baseline = replace(stored(), tok_per_s=Estimate(rate, rate * low, rate * high, 5), rows=tuple(rows))
     assert StoredBaseline.parse(json.loads(json.dumps(baseline.to_json()))) == baseline
+
+
+@pytest.mark.parametrize(
+    ("then", "status"), [(0.2, "pass"), (0.17, "pass"), (0.15, "fail"), (0.24, "pass"), (0.26, "fail")]
+)
+def test_a_machine_of_another_speed_is_no_place_for_a_stored_baseline(then: float, status: str) -> None:
+    """First tokens come after 0.2 s in these passes."""
+    known = replace(stored(), first_token_s=then).known(now=NOW)
+    again = measure_throughput(requests(World(), 0.6, 0.02), baseline=known)
+    (finding,) = check_stored(again, known)
+    assert finding.status == status
+    assert finding.id == "measure.stored-baseline", "an id with measure. makes the measurement invalid"
+    assert finding.severity == "error"
+
+
+def test_only_a_stored_baseline_is_asked_for_its_machine() -> None:
+    assert check_stored(SPEED, None) == ()
+    assert check_stored(SPEED, declared(82.0)) == ()

@@ -55,7 +55,7 @@ def text(whole: dict[str, Any]) -> str:
 
 
 def test_it_has_the_verdict_the_numbers_and_every_plot(text: str, whole: dict[str, Any]) -> None:
-    assert '<div class="verdict">finetune</div>' in text
+    assert '<div class="verdict open">finetune</div>' in text
     speedup = whole["drafters"][0]["throughput"]["speedup"]
     value = f"{speedup['value']:.2f} [{speedup['low']:.2f}, {speedup['high']:.2f}]"
     assert value in text.replace("\N{NO-BREAK SPACE}", " ")
@@ -148,7 +148,7 @@ def test_without_the_extra_it_says_what_plots_need(whole: dict[str, Any], tmp_pa
     shown = run.stdout
     assert NEEDS.replace("'", "&#39;") in shown
     assert "<svg" not in shown
-    assert '<div class="verdict">finetune</div>' in shown
+    assert '<div class="verdict open">finetune</div>' in shown
 
 
 def test_the_command_writes_it(whole: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
