@@ -1,0 +1,36 @@
+"""What the main job leaves behind is what is published: schema, history, baselines, and every rendering."""
+
+from pytest_specprobe.record import history
+from pytest_specprobe.record.html import page
+from pytest_specprobe.record.markdown import markdown
+from pytest_specprobe.record.read import read_report
+from pytest_specprobe.record.terminal import summary
+from tests.job.jobs import NAMES, Job
+from tests.record.test_schema import SCHEMA, closed, problems
+
+
+def test_the_report_is_valid_and_wholly_described(main_job: Job) -> None:
+    assert problems(main_job.report, closed(SCHEMA)) == []
+
+
+def test_what_passed_is_kept_and_nothing_else(main_job: Job) -> None:
+    kept = {run.drafter for run in history.read(main_job.folder / ".specprobe").runs}
+    assert kept == {name for name, entry in main_job.entries.items() if entry["gate"] == "pass"}
+    for entry in main_job.entries.values():
+        assert entry["history"]["kept"] == (entry["gate"] == "pass")
+
+
+def test_the_screen_is_the_report_rendered(main_job: Job) -> None:
+    report = read_report(main_job.folder / ".specprobe")
+    for line in summary(report):
+        assert line in main_job.output
+
+
+def test_every_rendering_is_made_of_it(main_job: Job) -> None:
+    report = read_report(main_job.folder / ".specprobe")
+    shown = page(report)
+    assert shown.count("<figure>") >= 3 * len(NAMES)
+    told = "\n".join(markdown(report))
+    for name in NAMES:
+        assert name in shown
+        assert name.replace("_", "\\_") in told
