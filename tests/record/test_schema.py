@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -12,6 +13,7 @@ from pytest_specprobe.record.read import schema_text
 from tests.record.simulated import World, entry, fault, report
 
 SCHEMA = json.loads(schema_text())
+EXAMPLE = Path(__file__).parents[2] / "docs" / "example" / "report.json"
 
 
 def closed(schema: Any) -> Any:
@@ -41,6 +43,13 @@ def test_the_schema_is_a_schema() -> None:
 def test_a_report_is_valid_and_wholly_described() -> None:
     assert problems(WHOLE) == []
     assert problems(WHOLE, closed(SCHEMA)) == []
+
+
+def test_a_real_report_is_valid_and_wholly_described() -> None:
+    """The example of the docs is a real run's; a job test holds the newest run's against the schema too."""
+    real = json.loads(EXAMPLE.read_text())
+    assert real["drafters"][0]["acceptance"]["rounds"] > 1000
+    assert problems(real, closed(SCHEMA)) == []
 
 
 def test_a_probe_that_measured_nothing_is_valid() -> None:
