@@ -93,6 +93,14 @@ def test_each_hostile_answer_is_an_error_within_its_deadline(fake_spec: MakeSpec
         assert generate(server).completion_tokens == 6
 
 
+def test_the_deadline_of_the_whole_exchange_bounds_each_wait(fake_spec: MakeSpec, tmp_path: Path) -> None:
+    with serving(fake_spec(generate=["hang"]), tmp_path) as server:
+        started = time.monotonic()
+        with pytest.raises(ServerError, match="no answer in time"):
+            generate(server, request_timeout_s=1.0, silence_s=60.0)
+        assert time.monotonic() - started < 10
+
+
 @pytest.mark.parametrize(("fault", "message"), [("die", "Error|ended early"), ("stop", "no answer in time")])
 def test_a_server_that_dies_or_stops_while_answering(
     fake_spec: MakeSpec, tmp_path: Path, fault: str, message: str
@@ -132,10 +140,12 @@ def test_a_url_that_is_none_or_holds_a_password_is_refused(url: str) -> None:
     assert "pass" not in caught.value.what.replace("password", "")
 
 
-def test_proxies_of_the_environment_are_not_used(
+def test_proxies_and_passwords_of_the_environment_are_not_used(
     fake_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login someone password else\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     with serving(fake_spec(), tmp_path) as server:
         assert server.client.server_info().version == "0.0-fake"
 

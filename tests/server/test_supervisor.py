@@ -101,6 +101,8 @@ def test_a_stopped_server_is_ended_too(tmp_path: Path, tell: Path) -> None:
     os.kill(pids[0], signal.SIGSTOP)
     server.stop()
     assert gone(pids, within_s=0)
+    # Asked first, as any other: it had to go on to hear it.
+    assert server.exit_signal == signal.SIGTERM
 
 
 def test_a_command_that_does_not_exist_is_named(tmp_path: Path) -> None:
@@ -190,8 +192,9 @@ def test_ctrl_c_of_the_terminal_does_not_reach_the_server_first(
 ) -> None:
     process, pids = owner
     server, supervised = pids[0], pids[-1]
-    groups = {os.getpgid(pid) for pid in (server, supervised)}
-    assert os.getpgid(process.pid) not in groups
+    groups = {os.getpgid(pid) for pid in (server, supervised, process.pid)}
+    # Three of them: a server that signals its own group must not hit its supervisor either.
+    assert len(groups) == 3
     assert os.getsid(supervised) != os.getsid(process.pid)
 
 
