@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pytest_specprobe.checkpoint.digest import digest
@@ -36,6 +37,14 @@ def test_config_weights_and_file_names_count(tmp_path: Path) -> None:
     (path / "model.safetensors").rename(path / "other.safetensors")
     seen.add(digest(path))
     assert len(seen) == 5
+
+
+def test_weights_far_from_the_header_count(tmp_path: Path) -> None:
+    made = build.llama()
+    made.tensors["big"] = np.zeros(1 << 20, dtype=np.uint8)
+    before = digest(made.save(tmp_path / "a"))
+    made.tensors["big"][1 << 19 :] = 1
+    assert digest(made.save(tmp_path / "b")) != before
 
 
 def test_one_offset_counts(tmp_path: Path) -> None:
