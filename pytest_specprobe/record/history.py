@@ -35,6 +35,8 @@ class Row:
     baseline_decode_s: float | None = None
 
 
+_PLAIN = ("created", "tool", "commit", "drafter", "target", "verdict", "gate", "quiet")
+_BUSY = "measure.busy-machine"
 _COLUMNS = tuple(field.name for field in fields(Row))
 
 
@@ -42,7 +44,8 @@ _COLUMNS = tuple(field.name for field in fields(Row))
 class Run:
     """One drafter's run. ``values`` holds the estimates ``{value, low, high, n}`` by name; absent is undefined.
 
-    ``created`` is ISO 8601 with its zone; ``commit`` what the CI system said was tested.
+    ``created`` is ISO 8601 with its zone; ``commit`` what the CI system said was tested. ``quiet`` is False where
+    a CPU server shared its CPU with others: its times are then nobody's reference.
     """
 
     created: str
@@ -52,6 +55,7 @@ class Run:
     target: str
     verdict: str | None
     gate: str | None
+    quiet: bool
     key: Key
     values: Mapping[str, Mapping[str, float]]
     rows: tuple[Row, ...]
@@ -72,6 +76,7 @@ class Run:
             "target": self.target,
             "verdict": self.verdict,
             "gate": self.gate,
+            "quiet": self.quiet,
             "key": dict(self.key.parts),
             "values": {name: dict(value) for name, value in self.values.items()},
             "columns": list(_COLUMNS),
@@ -85,9 +90,7 @@ class Run:
         :raises ValueError: if it is not one.
         """
         try:
-            plain = {
-                name: line[name] for name in ("created", "tool", "commit", "drafter", "target", "verdict", "gate")
-            }
+            plain = {name: line[name] for name in _PLAIN}
             rows = tuple(Row(**dict(zip(line["columns"], row, strict=True))) for row in line["rows"])
             values = {name: line["values"][name] for name in VALUES if name in line["values"]}
             if any({"value", "low", "high", "n"} - value.keys() for value in values.values()):
@@ -129,6 +132,7 @@ def run_of(report: Mapping[str, Any], entry: Mapping[str, Any], *, commit: str |
         target=entry["target"],
         verdict=entry["verdict"],
         gate=entry["gate"],
+        quiet=not _shared_cpu(entry),
         key=key,
         values=values,
         rows=_rows(entry["acceptance"]["prompts"], throughput.get("prompts", ())),
@@ -186,6 +190,11 @@ def _rows(acceptance: Sequence[Mapping[str, Any]], speed: Sequence[Mapping[str, 
             )
         )
     return tuple(rows)
+
+
+def _shared_cpu(entry: Mapping[str, Any]) -> bool:
+    busy = any(finding["id"] == _BUSY and finding["status"] == "fail" for finding in entry["checks"])
+    return bool(busy and entry["server"]["device"] == "cpu")
 
 
 def _seconds(value: float | None) -> float | None:

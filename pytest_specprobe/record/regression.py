@@ -1,7 +1,7 @@
 """Is it slower, or accepted less, than before? Paired by prompt, against one run or the median of several.
 
 Invariant: a change is named only if its 95 % interval excludes none *and* it is at least the stated minimum; runs of
-another key are not compared here.
+another key are not compared here, and times of a machine that others used are nobody's reference.
 
 The interval has two parts. Prompts: one set of resamples for all runs (``measure.statistics``). Runs: two runs of
 one key differ by more than their prompts say (boots, clocks, neighbours), so the spread between runs is added:
@@ -39,6 +39,8 @@ _USUAL: dict[Measure, float] = {
     "accept_length": 0.005, "tok_per_s": 0.02, "speedup": 0.015, "baseline_tok_per_s": 0.02,
 }  # fmt: skip
 _USUAL_PAIRS = 4
+# Times of one server alone; a speedup is measured in turns with its baseline, so that a busy machine slows both.
+_TIMES: tuple[Measure, ...] = ("tok_per_s", "baseline_tok_per_s")
 _MOST_PAIRS = 40
 _FARTHEST = 3.0
 
@@ -49,7 +51,7 @@ class Change:
 
     ``references`` counts the runs behind the reference, ``minimum`` is the least change that counts, ``spread`` the
     standard deviation between runs that is in the interval. ``ratio`` is None where the runs share fewer than two
-    prompts.
+    prompts. ``noisy`` says that others used the machine, so that the ratio of two times says nothing.
     """
 
     measure: Measure
@@ -57,12 +59,13 @@ class Change:
     references: int
     minimum: float
     spread: float
+    noisy: bool = False
 
     @property
     def trend(self) -> Trend:
         """Return what the interval says."""
         r, least = self.ratio, self.minimum
-        if r is None:
+        if r is None or self.noisy:
             return "cannot tell"
         if r.high < 1 and r.value < 1 - least:
             return "regressed"
@@ -79,6 +82,7 @@ class Change:
             "references": self.references,
             "minimum": self.minimum,
             "spread": self.spread,
+            "noisy": self.noisy,
         }
 
 
@@ -95,11 +99,21 @@ def compare(run: Run, references: Sequence[Run], *, minimum: float = MINIMUM) ->
         raise ValueError("the minimum change is a share between 0 and 1")
     changes = []
     drawn: dict[tuple[str, ...], Resamples] = {}
+    quiet = [reference for reference in references if reference.quiet]
     for measure in _USUAL:
-        ratio, spread = _ratio(measure, run, references, drawn)
+        timed = measure in _TIMES
+        held = quiet if timed and quiet else references
+        ratio, spread = _ratio(measure, run, held, drawn)
         if ratio is not None or measure in JUDGED:
             changes.append(
-                Change(measure=measure, ratio=ratio, references=len(references), minimum=minimum, spread=spread)
+                Change(
+                    measure=measure,
+                    ratio=ratio,
+                    references=len(held),
+                    minimum=minimum,
+                    spread=spread,
+                    noisy=timed and not (run.quiet and quiet),
+                )
             )
     return tuple(changes)
 

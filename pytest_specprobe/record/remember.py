@@ -86,6 +86,8 @@ def _gate(entry: dict[str, Any], changes: tuple[Change, ...], *, limit: float) -
 
 def _said(change: Change) -> str:
     r = change.ratio
+    if change.noisy:
+        return f"{change.measure}: other processes used the machine"
     return f"{change.measure} " + (
         "shares too few prompts" if r is None else f"{r.value:.3f} [{r.low:.3f}, {r.high:.3f}]"
     )
@@ -94,4 +96,5 @@ def _said(change: Change) -> str:
 def _result(change: Change) -> Result:
     if change.trend == "regressed":
         return "fail"
-    return "pass" if change.ratio and change.ratio.low > 1 - change.minimum else "inconclusive"
+    sure = change.ratio is not None and not change.noisy and change.ratio.low > 1 - change.minimum
+    return "pass" if sure else "inconclusive"

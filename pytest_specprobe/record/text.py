@@ -108,9 +108,14 @@ def past(history: Entry) -> str:
     kept = "kept in the history" if history["kept"] else "not kept: only runs whose gate passes are"
     if not history["changes"]:
         return f"no earlier run of the same key to compare with; {kept}"
-    changes = "; ".join(f"{MEASURES[c['measure']]} {interval(c['ratio'])} {c['trend']}" for c in history["changes"])
+    changes = "; ".join(_change(c) for c in history["changes"])
     count = len(history["runs"])
     return f"over the median of {count} earlier run{'s' * (count > 1)} of the same key: {changes}; {kept}"
+
+
+def _change(change: Entry) -> str:
+    why = ", since other processes used the machine" if change["noisy"] else ""
+    return f"{MEASURES[change['measure']]} {interval(change['ratio'])} {change['trend']}{why}"
 
 
 def brief(value: object) -> str:

@@ -57,6 +57,7 @@ class World:
             target="t",
             verdict="profitable",
             gate="pass",
+            quiet=True,
             key=KEY,
             values=values(rows),
             rows=tuple(rows),

@@ -226,3 +226,9 @@ def test_differences_name_both_sides() -> None:
     other = Key({**KEY.parts, "engine": "SGLang 0.6", "flags": {"tp_size": 8, "new": 1}})
     assert KEY.differences(other) == {"engine": ("SGLang 0.5.23", "SGLang 0.6"), "flags.new": (None, 1)}
     assert KEY.without("engine", "flags") == other.without("engine", "flags")
+
+
+def test_a_busy_machine_is_remembered() -> None:
+    busy = report(entry(Probe(accept=0.6), findings=[fault("measure.busy-machine", severity="warning")]))
+    assert run_from(PASSING).quiet
+    assert not run_from(busy).quiet

@@ -185,3 +185,25 @@ def test_one_slow_run_among_the_references_hides_no_other() -> None:
     change = next(c for c in compare(USUAL.run(rng, 9, speed=0.85), past) if c.measure == "tok_per_s")
     assert change.trend == "regressed"
     assert change.spread < 0.06
+
+
+def test_times_of_a_busy_machine_are_not_compared() -> None:
+    past = USUAL.history(12, 4)
+    slow = USUAL.run(np.random.default_rng(13), 4, speed=0.5)
+    busy = {c.measure: c.trend for c in compare(replace(slow, quiet=False), past)}
+    assert busy["tok_per_s"] == "cannot tell"
+    assert busy["accept_length"] == "steady", "what is accepted does not depend on the clock"
+    assert busy["speedup"] == "regressed", "drafter and baseline take turns: one of them was really slower"
+
+
+def test_a_busy_run_is_nobodys_reference() -> None:
+    quiet = USUAL.history(14, 4)
+    slow = [replace(USUAL.run(np.random.default_rng([15, at]), at, speed=0.5), quiet=False) for at in range(4, 9)]
+    change = next(
+        c for c in compare(USUAL.run(np.random.default_rng(16), 9), [*quiet, *slow]) if c.measure == "tok_per_s"
+    )
+    assert change.references == 4
+    assert change.trend != "improved"
+    only = next(c for c in compare(quiet[0], slow) if c.measure == "tok_per_s")
+    assert only.noisy
+    assert only.trend == "cannot tell"
