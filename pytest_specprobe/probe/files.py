@@ -71,7 +71,12 @@ class ProbeFiles:
             return Checked(
                 found.drafter,
                 load_target(found.target),
-                inspect(found.drafter, target=found.target, speculation=self._profile.drafter.speculation),
+                inspect(
+                    found.drafter,
+                    target=found.target,
+                    speculation=self._profile.drafter.speculation,
+                    engine_version=found.place.engine.version if found.place else None,
+                ),
                 drafter_digest=_digest(found.drafter),
                 target_digest=_digest(found.target),
             )
