@@ -108,7 +108,7 @@ def _require_comparable(a: "Run", b: "Run", across: tuple[str, ...]) -> None:
 
 
 def _page(a: "Run", b: "Run", changes: "tuple[Change, ...]", verdict: str) -> Iterator[str]:
-    from pytest_specprobe.record.regression import JUDGED  # noqa: PLC0415
+    from pytest_specprobe.record.regression import judged  # noqa: PLC0415
     from pytest_specprobe.record.text import MEASURES, brief, interval, number  # noqa: PLC0415
 
     least = changes[0].minimum
@@ -123,9 +123,9 @@ def _page(a: "Run", b: "Run", changes: "tuple[Change, ...]", verdict: str) -> It
             number(run.values[change.measure]["value"]) if change.measure in run.values else "?" for run in (a, b)
         ]
         ratio = interval(change.ratio.to_json()) if change.ratio else "fewer than two shared prompts"
-        judged = "" if change.measure in JUDGED else ", not judged"
+        aside = "" if change in judged(changes) else ", not judged"
         shared = f", {change.ratio.n} prompts" if change.ratio else ""
         yield (
             f"  {MEASURES[change.measure]:<16}{values[0]:>8} -> {values[1]:<8} {ratio} x  {change.trend}"
-            f" (run-to-run spread {change.spread:.1%}{shared}{judged})"
+            f" (run-to-run spread {change.spread:.1%}{shared}{aside})"
         )

@@ -135,11 +135,10 @@ def _table(runs: "Sequence[Run]", *, last: int, minimum: float) -> Iterator[str]
 
 
 def _said(changes: "Sequence[Change]", verdict: str) -> str:
-    from pytest_specprobe.record.regression import JUDGED  # noqa: PLC0415
+    from pytest_specprobe.record.regression import judged  # noqa: PLC0415
     from pytest_specprobe.record.text import MEASURES, interval  # noqa: PLC0415
 
-    judged = [c for c in changes if c.measure in JUDGED]
-    worst = next((c for c in judged if c.trend == verdict), judged[0])
+    worst = next(change for change in judged(changes) if change.trend == verdict)
     ratio = interval(worst.ratio.to_json()) if worst.ratio else "too few shared prompts"
     return f"{verdict}: {MEASURES[worst.measure]} {ratio} x" if worst.ratio else f"{verdict}: {ratio}"
 

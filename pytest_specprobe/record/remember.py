@@ -10,7 +10,7 @@ from filelock import Timeout
 from pytest_specprobe.decide.gate import Result, worst
 from pytest_specprobe.record import history
 from pytest_specprobe.record.history import Run, run_of
-from pytest_specprobe.record.regression import JUDGED, LAST, MINIMUM, Change, compare, trend
+from pytest_specprobe.record.regression import LAST, MINIMUM, Change, compare, judged, trend
 
 logger = logging.getLogger(__name__)
 CHECK = "max_regression"
@@ -69,7 +69,7 @@ def _gate(entry: dict[str, Any], changes: tuple[Change, ...], *, limit: float) -
     """Add the condition to the gate of an entry that has one; a first run has nothing to lose against."""
     if entry["gate"] is None or not entry["gate_checks"]:
         return
-    results = [(_result(change), change) for change in changes if change.measure in JUDGED]
+    results = [(_result(change), change) for change in (judged(changes) if changes else ())]
     found = worst(result for result, _ in results)
     seen = "; ".join(_said(change) for result, change in results if result == found)
     check = {

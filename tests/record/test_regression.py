@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_specprobe.measure.records import Estimate
-from pytest_specprobe.record.regression import MINIMUM, Change, Measure, compare, trend
+from pytest_specprobe.record.regression import MINIMUM, Change, Measure, compare, judged, trend
 from tests.record.runs import World
 
 TRIALS = 40
@@ -20,7 +20,7 @@ def told(line: str) -> None:
     print(line)  # noqa: T201
 
 
-def judged(world: World, references: int, *, speed: float = 1.0, accept: float = 1.0) -> dict[str, float]:
+def rates(world: World, references: int, *, speed: float = 1.0, accept: float = 1.0) -> dict[str, float]:
     """The share of trials in which each trend was named, of tok/s and of accept length."""
     counts: dict[str, float] = {}
     for trial in range(TRIALS):
@@ -38,8 +38,8 @@ def judged(world: World, references: int, *, speed: float = 1.0, accept: float =
 )
 def test_false_alarms(world: World, references: int) -> None:
     """Nothing changed: an alarm in at most 1 run of 50 (the bound is 2 of 40 trials)."""
-    found = judged(world, references)
-    alarms = found.get("tok_per_s regressed", 0), found.get("accept_length regressed", 0)
+    found = rates(world, references)
+    alarms = [found.get(f"{measure} regressed", 0) for measure in ("accept_length", "tok_per_s", "speedup")]
     told(f"runs differ by {world.runs:.1%}, {references} references: false alarms {alarms}; {found}")
     assert max(alarms) <= 2 / TRIALS
 
@@ -55,7 +55,7 @@ def test_false_alarms(world: World, references: int) -> None:
     ],
 )
 def test_misses(world: World, references: int, slower: float, least: float) -> None:
-    found = judged(world, references, speed=1 - slower)
+    found = rates(world, references, speed=1 - slower)
     caught = found.get("tok_per_s regressed", 0)
     told(f"runs differ by {world.runs:.1%}, {references} references: {slower:.0%} slower missed {1 - caught:.0%}")
     assert caught >= least
@@ -64,13 +64,13 @@ def test_misses(world: World, references: int, slower: float, least: float) -> N
 
 
 def test_a_drop_of_acceptance_is_caught() -> None:
-    found = judged(USUAL, 5, accept=0.75)
+    found = rates(USUAL, 5, accept=0.75)
     told(f"acceptance a quarter lower: {found}")
     assert found["accept_length regressed"] >= 0.95
 
 
 def test_an_unchanged_run_is_called_steady_where_runs_agree() -> None:
-    found = judged(World(runs=0.003, requests=0.01), 8)
+    found = rates(World(runs=0.003, requests=0.01), 8)
     assert found["tok_per_s steady"] >= 0.9
     assert found["accept_length steady"] >= 0.9
 
@@ -174,9 +174,19 @@ def test_trend_by_interval_and_minimum(value: float, low: float, high: float, sa
 
 def test_the_worst_of_what_is_judged_decides() -> None:
     worse, better = change("tok_per_s", 0.8, 0.7, 0.9), change("accept_length", 1.2, 1.1, 1.3)
+    faster = change("tok_per_s", 1.2, 1.1, 1.3)
     assert trend([worse, better]) == "regressed"
-    assert trend([better]) == "improved"
-    assert trend([change("baseline_tok_per_s", 0.8, 0.7, 0.9), better]) == "improved", "a baseline is not judged"
+    assert trend([faster, better]) == "improved"
+    for aside in ("baseline_tok_per_s", "speedup"):
+        assert trend([change(aside, 0.8, 0.7, 0.9), faster, better]) == "improved", f"{aside} is not judged"
+
+
+def test_the_speedup_stands_in_for_times_of_a_busy_machine() -> None:
+    length, busy = change("accept_length", 1.0, 0.99, 1.01), replace(change("tok_per_s", 0.5, 0.4, 0.6), noisy=True)
+    speedup = change("speedup", 0.8, 0.7, 0.9)
+    assert trend([length, busy]) == "cannot tell"
+    assert trend([length, busy, speedup]) == "regressed"
+    assert judged([length, busy, speedup]) == (length, speedup)
 
 
 def test_one_slow_run_among_the_references_hides_no_other() -> None:
