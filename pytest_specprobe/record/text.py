@@ -25,7 +25,7 @@ TONES = {
     "verify-bound": "bad",
     "uncorrelated": "bad",
     "broken": "bad",
-    None: "bad",
+    None: "open",
     "pass": "good",
     "inconclusive": "open",
     "fail": "bad",
