@@ -3,6 +3,7 @@
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.capture import CaptureManager
@@ -136,6 +137,11 @@ class ActivePlugin:
             return
         for line in summary(self.session.report(), colour=terminalreporter.hasmarkup):
             terminalreporter.write_line(line)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
+        """Add what makes two stored speeds comparable and pytest-benchmark does not know: GPUs, driver, SGLang."""
+        machine_info.update(self.session.machine_info())
 
     def pytest_unconfigure(self) -> None:
         """Stop whatever still runs: also after an internal error."""

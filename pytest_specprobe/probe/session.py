@@ -106,6 +106,16 @@ class ProbeSession:
             run.close()
         self._baselines.close()
 
+    def machine_info(self) -> dict[str, Any]:
+        """Return what a stored benchmark says of the machine beside pytest-benchmark's own: GPUs, driver, SGLang."""
+        found = gpus()
+        infos = {name: run.servers.peek_info() for name, run in self._runs.items()}
+        return {
+            "gpus": [f"{gpu.name}, {gpu.memory_mib} MiB" for gpu in found],
+            "gpu_driver": found[0].driver if found else None,
+            "sglang": {name: info.version for name, info in infos.items() if info is not None},
+        }
+
     def _compose(self) -> dict[str, Any]:
         if self._gpus is None:
             self._gpus = tuple(gpu.name for gpu in gpus())

@@ -105,6 +105,13 @@ def test_benchmark_ops_is_the_reports_tok_per_s(main_job: Job) -> None:
     }
 
 
+def test_stored_benchmarks_name_the_engine(main_job: Job) -> None:
+    machine = json.loads((main_job.folder / "benchmark.json").read_text())["machine_info"]
+    assert machine["sglang"] == dict.fromkeys(NAMES, "0.5.23")
+    assert machine["gpus"] == []
+    assert machine["gpu_driver"] is None
+
+
 def test_junit_carries_verdict_and_numbers(main_job: Job) -> None:
     for case in main_job.junit.iter("testcase"):
         if str(case.get("name")).startswith("test_verdict"):
