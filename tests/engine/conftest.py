@@ -58,8 +58,8 @@ def baseline(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
     def ask(server: Server) -> dict[str, list[Answer]]:
         return {
-            "one": server.generate(prompts, tokens=TOKENS),
-            "natural": server.generate(prompts, tokens=TOKENS, concurrency=4, ignore_eos=False),
+            "many": server.generate(prompts, tokens=TOKENS, concurrency=8),
+            "natural": server.generate(prompts, tokens=TOKENS, concurrency=8, ignore_eos=False),
         }
 
     folder = tmp_path_factory.mktemp("baseline")
@@ -99,15 +99,15 @@ def chain4(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture(scope="session")
 def tree(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A tree of depth 4, with a prefix cache, in a server that takes the CPU for one with AMX tiles."""
+    """A tree of depth 4, with a prefix cache (cold, then warm), in a server that takes the CPU for one with AMX tiles."""
     prompts = pair.prompts()
     folder = tmp_path_factory.mktemp("tree")
     (folder / "sitecustomize.py").write_text(_PRETEND_AMX)
 
     def ask(server: Server) -> dict[str, list[Answer]]:
         return {
-            "one": server.generate(prompts, tokens=TOKENS),
-            "many": server.generate(prompts, tokens=TOKENS, concurrency=8),
+            "many": server.generate(prompts, tokens=TOKENS, concurrency=4),
+            "again": server.generate(prompts, tokens=TOKENS, concurrency=8),
         }
 
     with pytest.MonkeyPatch.context() as patch:
@@ -116,7 +116,7 @@ def tree(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture
-def runs(request: pytest.FixtureRequest) -> Callable[[str], Run]:
+def runs(request: pytest.FixtureRequest, pair: Pair) -> Callable[[str], Run]:
     """Return a server's record by the name of its fixture, booting it if this is the first question."""
 
     def get(name: str) -> Run:

@@ -20,6 +20,9 @@ from torch.nn.functional import silu, softmax
 
 MARGIN = 1e-3
 """Two logits (or log scores) nearer than this may swap places between two correct fp32 programs."""
+ORDER_MARGIN = 1e-4
+"""The same for the order of a tree's branches. A tree has many, a swap of two only changes which cached rows each
+reads back, and scores of two fp32 programs were seen to differ by less than 1e-5."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,8 @@ def default_aux_layers(layers: int) -> tuple[int, int, int]:
 class Prediction:
     """What rounds should do: ``accepted[j]`` for a round that begins with j + 1 output tokens committed.
 
-    ``margin[j]`` is the smallest gap that this result hangs on, in logits (target) or log scores (draft).
+    ``margin[j]`` is the smallest gap that this result hangs on, in logits (target) or log scores (draft); gaps
+    between branches are scaled so that MARGIN judges them all.
     """
 
     accepted: list[int]
@@ -158,7 +162,7 @@ def _walk(tree: _Tree, place: int, future: list[int], into: float, out: float) -
     lived = [*visited[1:], branch]
     for step in range(min(len(lived), len(tree.gaps))):
         ranks = {r for later in lived[step:] for r in (later - 1, later) if r >= 0}
-        gap = min(gap, *(float(tree.gaps[step][place, r]) for r in ranks))
+        gap = min(gap, *(float(tree.gaps[step][place, r]) * MARGIN / ORDER_MARGIN for r in ranks))
     return len(visited), gap
 
 

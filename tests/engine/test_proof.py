@@ -26,8 +26,8 @@ PASSES = [
     ("chain4", "one"),
     ("chain4", "many"),
     ("chain4", "natural"),
-    ("tree", "one"),
     ("tree", "many"),
+    ("tree", "again"),
 ]
 Runs = Callable[[str], Run]
 
@@ -42,7 +42,7 @@ def parted(answers: list[Answer], oracle: Oracle) -> list[tuple[int, int, float]
     return found
 
 
-@pytest.mark.parametrize("name", ["one", "natural"])
+@pytest.mark.parametrize("name", ["many", "natural"])
 def test_baseline_is_transformers_token_for_token(baseline: Run, oracle: Oracle, name: str) -> None:
     answers = baseline.passes[name]
     assert len(answers) == len(SUBJECTS) >= 20
@@ -52,7 +52,7 @@ def test_baseline_is_transformers_token_for_token(baseline: Run, oracle: Oracle,
 
 
 def test_baseline_runs_to_length_or_to_its_own_end(baseline: Run) -> None:
-    assert all(len(answer.output) == TOKENS for answer in baseline.passes["one"])
+    assert all(len(answer.output) == TOKENS for answer in baseline.passes["many"])
     natural = baseline.passes["natural"]
     assert sum(answer.stopped for answer in natural) >= len(natural) // 4
     assert all(answer.stopped or len(answer.output) == TOKENS for answer in natural)
@@ -61,7 +61,7 @@ def test_baseline_runs_to_length_or_to_its_own_end(baseline: Run) -> None:
 @pytest.mark.parametrize(("server", "name"), PASSES)
 def test_speculation_changes_no_token(runs: Runs, baseline: Run, oracle: Oracle, server: str, name: str) -> None:
     answers = runs(server).passes[name]
-    expected = baseline.passes["natural" if name == "natural" else "one"]
+    expected = baseline.passes["natural" if name == "natural" else "many"]
     differ = [a for a, b in zip(answers, expected, strict=True) if a.output != b.output]
     assert [f for f in parted(differ, oracle) if f[2] > TIE] == []
     assert len(differ) <= 1
@@ -80,7 +80,7 @@ def test_every_round_accepts_what_the_simulation_accepts(
 @pytest.mark.parametrize("server", SPECULATING)
 def test_rounds_of_every_size_were_seen(runs: Runs, server: str) -> None:
     run = runs(server)
-    seen = {size for a in run.passes["one"] for size, count in enumerate(a.histogram) if count}
+    seen = {size for a in run.passes["many"] for size, count in enumerate(a.histogram) if count}
     assert seen == set(range(run.shape.depth + 1))
 
 
@@ -98,8 +98,8 @@ def test_rounds_of_every_size_were_seen(runs: Runs, server: str) -> None:
 def test_a_planted_fault_breaks_the_agreement(
     chain4: Run, oracle: Oracle, drafter: Drafter, mutate: Callable[[Drafter], Drafter]
 ) -> None:
-    tally = compare(chain4.passes["one"][::3], oracle=oracle, drafter=mutate(drafter), shape=chain4.shape)
-    assert len(tally.wrong) > 0.01 * tally.rounds, str(tally)
+    tally = compare(chain4.passes["one"], oracle=oracle, drafter=mutate(drafter), shape=chain4.shape)
+    assert tally.wrong, str(tally)
 
 
 def _other_layers(drafter: Drafter, shift: int) -> Drafter:
@@ -119,7 +119,7 @@ def test_the_cache_was_cold_then_warm_and_prefill_was_chunked(chain2: Run, chain
     assert max(sizes) == CHUNK
 
 
-def test_no_server_reached_for_an_operation_that_is_not_there(runs: Runs, pair: object) -> None:
+def test_no_server_reached_for_an_operation_that_is_not_there(runs: Runs) -> None:
     for name in ("baseline", *SPECULATING):
         log = runs(name).log
         assert "is not provided by the specprobe CPU engine" not in log
