@@ -127,6 +127,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(status, body, Location="http://127.0.0.1:9/generate")
         if turn in ("die", "stop"):
             os.kill(os.getpid(), signal.SIGKILL if turn == "die" else signal.SIGSTOP)
+            # A signal stops the process a moment after the call, which must not answer in that moment.
+            time.sleep(1)
         if turn == "hang":
             time.sleep(3600)
         self.send_response(200)

@@ -181,6 +181,8 @@ def test_the_root_exception_is_shown_with_its_cause_and_not_the_last_line() -> N
     )
     assert root_exception(chained) == "RuntimeError: could not load (caused by KeyError: 'kimi')"
     assert root_exception(CRASH.format(exception="IndexError: 3")) == "IndexError: 3"
+    later = "Traceback (most recent call last):\n  File 'c'\nTypeError: a consequence\n"
+    assert root_exception(CRASH.format(exception="IndexError: 3") + later) == "IndexError: 3"
     assert root_exception(HEALTHY) is None
 
 

@@ -139,6 +139,16 @@ def test_a_blind_directory_whose_fc_came_back_is_made_anew(source: Path, tmp_pat
     assert (load_file(source / "model.safetensors")["fc.weight"] == FC).all()
 
 
+def test_a_manifest_that_vouches_for_seeing_weights_does_not_make_them_blind(source: Path, tmp_path: Path) -> None:
+    staged = stage(source, cache=tmp_path / "cache", target_positions=None, blind=True)
+    (staged.path / "model.safetensors").write_bytes((source / "model.safetensors").read_bytes())
+    manifest = json.loads((staged.path / "specprobe-staged.json").read_text())
+    manifest["files"]["model.safetensors"] = hashlib.sha256((source / "model.safetensors").read_bytes()).hexdigest()
+    (staged.path / "specprobe-staged.json").write_text(json.dumps(manifest))
+    again = stage(source, cache=tmp_path / "cache", target_positions=None, blind=True)
+    assert not load_file(again.path / "model.safetensors")["fc.weight"].any()
+
+
 def test_blind_copies_only_the_shard_that_holds_fc(tmp_path: Path) -> None:
     source = tmp_path / "sharded"
     source.mkdir()
