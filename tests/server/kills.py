@@ -78,6 +78,9 @@ SIGNALS = {
     "SIGQUIT": (signal.SIGQUIT,),
 }
 STEPS = ("stage", "boot", "probe", "teardown")
+# What a run does to itself, or nothing: it comes to its end alone, after a whole boot.
+ALONE = ("nothing", "os._exit in a test", "exception in teardown", "pytest-timeout, signal", "pytest-timeout, thread")
+ALONE_S = 240.0
 # Faults that are not a signal to pytest, and the steps at which each can happen.
 OTHERS = {
     "pytest-timeout, signal": ("boot", "probe"),
@@ -114,7 +117,7 @@ def run(row: Row, root: Path, *, spec: dict[str, Any] | None = None) -> Outcome:
     try:
         _strike(row, process, root, tag)
         try:
-            code = process.wait(timeout=90 if "timeout" in row.how else DEADLINE_S)
+            code = process.wait(timeout=ALONE_S if row.how in ALONE else DEADLINE_S)
             left = []
         except subprocess.TimeoutExpired:
             code, left = -999, ["pytest itself"]
@@ -152,7 +155,7 @@ def _start(row: Row, root: Path, tag: str, spec: dict[str, Any]) -> "subprocess.
 
 def _strike(row: Row, process: "subprocess.Popen[bytes]", root: Path, tag: str) -> None:
     """Wait for the step, then do the deed."""
-    if row.how in {"nothing", "os._exit in a test", "exception in teardown"} or "timeout" in row.how:
+    if row.how in ALONE:
         return
     wanted = "boot:" if row.step == "boot" else row.step
     deadline = time.monotonic() + 240

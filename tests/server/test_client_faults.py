@@ -140,12 +140,10 @@ def test_a_url_that_is_none_or_holds_a_password_is_refused(url: str) -> None:
     assert "pass" not in caught.value.what.replace("password", "")
 
 
-def test_proxies_and_passwords_of_the_environment_are_not_used(
+def test_proxies_of_the_environment_are_not_used(
     fake_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    (tmp_path / "netrc").write_text("machine 127.0.0.1 login someone password else\n")
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     with serving(fake_spec(), tmp_path) as server:
         assert server.client.server_info().version == "0.0-fake"
 
