@@ -15,8 +15,19 @@ from tests.engine.record import CHUNK, TOKENS, Run
 from tests.engine.serving import Answer, Server, Shape, serve
 from tests.engine.simulation import Drafter, load_drafter
 
-# A server's AMX question, answered as a CPU with AMX tiles would.
-_PRETEND_AMX = "import torch.cpu\ntorch.cpu._is_amx_tile_supported = lambda: True\n"
+# Answers to SGLang's questions about the host, as other CPUs would give them. Each says so in the server's log.
+_PRETEND = {
+    "dense": """\
+import platform, sys
+platform.machine = lambda: "aarch64"
+print("pretending to be aarch64", file=sys.stderr, flush=True)
+""",
+    "mla": """\
+import sys, torch.cpu
+torch.cpu._is_amx_tile_supported = lambda: True
+print("pretending to have AMX", file=sys.stderr, flush=True)
+""",
+}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -99,10 +110,10 @@ def chain4(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture(scope="session")
 def tree(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A tree of depth 4, with a prefix cache (cold, then warm), in a server that takes the CPU for one with AMX tiles."""
+    """A tree of depth 4, with a prefix cache (cold, then warm), in a server that takes its host for another."""
     prompts = pair.prompts()
     folder = tmp_path_factory.mktemp("tree")
-    (folder / "sitecustomize.py").write_text(_PRETEND_AMX)
+    (folder / "sitecustomize.py").write_text(_PRETEND[pair.name])
 
     def ask(server: Server) -> dict[str, list[Answer]]:
         return {

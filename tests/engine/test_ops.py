@@ -381,6 +381,13 @@ def test_an_unknown_operation_is_named(kernel: Any) -> None:
         _ = torch.ops.sgl_kernel.fused_experts_cpu
 
 
+def test_one_process_is_all_there_is(kernel: Any) -> None:
+    torch.ops.sgl_kernel.init_cpu_threads_env("0,1")
+    torch.ops.sgl_kernel.initialize(1, 0)
+    with pytest.raises(NotImplementedError, match="not tensor parallel 2"):
+        torch.ops.sgl_kernel.initialize(2, 0)
+
+
 def test_nothing_invites_sglang_to_use_the_compiled_amx_library(kernel: Any) -> None:
     assert not hasattr(torch.ops.sgl_kernel, "convert_weight_packed")
     assert not hasattr(kernel, "convert_weight_packed")

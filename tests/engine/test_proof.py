@@ -124,3 +124,8 @@ def test_no_server_reached_for_an_operation_that_is_not_there(runs: Runs) -> Non
         log = runs(name).log
         assert "is not provided by the specprobe CPU engine" not in log
         assert "Traceback" not in log
+
+
+def test_the_tree_servers_took_their_host_for_another(tree: Run) -> None:
+    # The launcher, the scheduler and the detokenizer each say so; what they computed is judged above.
+    assert tree.log.count("pretending to ") >= 3

@@ -4,14 +4,16 @@ This package stands in for SGLang's compiled ``sgl_kernel`` in a child process w
 first. It is complete for greedy EAGLE-3 (chains and trees) on dense and DeepSeek-V3-shaped targets, and for
 nothing else: a name that is not here raises an error that says so.
 
-Two operations are called through ``torch.ops.sgl_kernel`` and are registered there; all others are called as
-functions of this module. ``convert_weight_packed`` must never be registered: SGLang takes its presence, on a CPU
-with AMX tiles, as leave to use the whole compiled AMX library.
+Attention, and what Arm hosts are asked, is called through ``torch.ops.sgl_kernel`` and registered there; all else
+is called as a function of this module. ``convert_weight_packed`` must never be registered: SGLang takes its
+presence, on a CPU with AMX tiles, as leave to use the whole compiled AMX library.
 """
 
 from typing import NoReturn
 
-from sgl_kernel.attention import register_attention
+import torch
+
+from sgl_kernel import attention, parallel
 from sgl_kernel.cache import (
     assign_draft_cache_locs_contiguous_cpu,
     assign_extend_cache_locs_cpu,
@@ -37,7 +39,9 @@ __all__ = [
 ]
 
 # Keeps the registrations alive: torch drops them with the library object.
-_LIBRARY = register_attention()
+_LIBRARY = torch.library.Library("sgl_kernel", "FRAGMENT")
+attention.register(_LIBRARY)
+parallel.register(_LIBRARY)
 
 
 def __getattr__(name: str) -> NoReturn:

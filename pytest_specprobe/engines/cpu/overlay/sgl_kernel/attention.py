@@ -23,14 +23,12 @@ _DECODE = (
 )
 
 
-def register_attention() -> torch.library.Library:
-    """Register both operations under ``torch.ops.sgl_kernel`` and return the library that keeps them alive."""
-    library = torch.library.Library("sgl_kernel", "FRAGMENT")
+def register(library: torch.library.Library) -> None:
+    """Register the operations of this module under ``torch.ops.sgl_kernel``."""
     library.define(_EXTEND)
     library.define(_DECODE)
     library.impl("extend_attention_cpu", extend_attention_cpu, "CompositeExplicitAutograd")
     library.impl("decode_attention_cpu", decode_attention_cpu, "CompositeExplicitAutograd")
-    return library
 
 
 def extend_attention_cpu(
