@@ -4,11 +4,14 @@ Imported at every pytest start: standard library and pytest only.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_specprobe.settings import Baseline, Device, Settings
+
+if TYPE_CHECKING:
+    from pytest_specprobe.profiles import Speculation
 
 DRAFTER = "specprobe_drafter"
 # name, metavar, help. Every value is text here and read once, in Settings.
@@ -19,6 +22,7 @@ _VALUES = (
     ("baseline", "URL|NUMBER|stored|boot|none", "speed without speculation, tok/s (default: the profile's)"),
     ("workload", "NAME|FILE.jsonl", "prompt set (default: the profile's)"),
     ("concurrency", "N[,N...]", "requests in flight during the throughput pass (default: 1)"),
+    ("sweep", "STEPS/TOPK/TOKENS[,...]", "measure these settings too, each on a server of its own, all in turn"),
     ("device", "auto|cuda|cpu", "where owned servers run; auto never puts a big model on a CPU (default: auto)"),
     ("python", "PATH", "interpreter that holds SGLang (default: the one that runs pytest)"),
     ("boot-timeout", "S", "seconds to wait for a server to become ready (default: the profile's, 1800)"),
@@ -74,11 +78,14 @@ def read_settings(config: pytest.Config) -> Settings:
         blind=_tristate(config, problems),
         workload=text["workload"],
         concurrency=_concurrency(text["concurrency"], problems),
+        sweep=_sweep(text["sweep"], problems),
         static=_flag(config, "static"),
         device=_device(text["device"], problems),
         python=_path(here, text["python"]),
         boot_timeout_s=_positive("boot-timeout", text["boot-timeout"], problems),
     )
+    if settings.sweep and settings.server is not None:
+        problems.append("--specprobe-sweep boots servers of its own: drop --specprobe-server")
     if settings.profiles is not None and not settings.profiles.is_file():
         problems.append(f"--specprobe-profiles: no such file: {settings.profiles}")
     if problems:
@@ -160,6 +167,27 @@ def _concurrency(text: str | None, problems: list[str]) -> tuple[int, ...]:
     if min(levels) < 1:
         problems.append(f"--specprobe-concurrency: {text!r} is not a list of whole numbers from 1 on")
     return levels
+
+
+def _sweep(text: str | None, problems: list[str]) -> "tuple[Speculation, ...]":
+    if text is None:
+        return ()
+    # pydantic: loaded only where a drafter is named and a sweep asked for
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from pytest_specprobe.profiles import Speculation  # noqa: PLC0415
+
+    settings = []
+    for part in text.split(","):
+        try:
+            steps, topk, tokens = (int(number) for number in part.split("/"))
+            settings.append(Speculation(num_steps=steps, eagle_topk=topk, num_draft_tokens=tokens))
+        except ValidationError as error:
+            reasons = "; ".join(item["msg"].removeprefix("Value error, ") for item in error.errors())
+            problems.append(f"--specprobe-sweep: {part}: {reasons}")
+        except ValueError:
+            problems.append(f"--specprobe-sweep: {part!r} is not STEPS/TOPK/TOKENS, such as 3/1/4")
+    return tuple(settings)
 
 
 def _device(text: str | None, problems: list[str]) -> Device:

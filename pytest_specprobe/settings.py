@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from pytest_specprobe.profiles import Speculation
 
 Device: TypeAlias = Literal["auto", "cuda", "cpu"]
 Baseline: TypeAlias = Literal["stored", "boot", "none"] | float | str
@@ -25,6 +28,7 @@ class Settings:
     blind: bool | None
     workload: str | None
     concurrency: tuple[int, ...]
+    sweep: "tuple[Speculation, ...]"
     static: bool
     device: Device
     python: Path | None

@@ -1,5 +1,6 @@
 """Boots the servers of one probe, and tells the person who waits how far each is."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,12 +8,12 @@ from pathlib import Path
 from pytest_specprobe.errors import ProbeImpossible
 from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.preflight import Place
-from pytest_specprobe.profiles import Profile
+from pytest_specprobe.profiles import Profile, Speculation
 from pytest_specprobe.server.boot import BootProgress, Server, boot
 from pytest_specprobe.server.spec import ServerSpec
 
 _SAY_EVERY_S = 10.0
-_LARGEST_SHARE_OF_TWO = 0.47
+_LARGEST_SHARE = 0.94
 
 
 @dataclass(slots=True)
@@ -41,12 +42,15 @@ class Booter:
     folder: Path
     phases: PhaseLog
 
-    def spec(self, drafter: Path | None) -> ServerSpec:
-        """Return the server that speculates with ``drafter``; without one, the baseline: same target, same flags."""
+    def spec(self, drafter: Path | None, *, setting: Speculation | None = None) -> ServerSpec:
+        """Return the server that speculates with ``drafter``; without one, the baseline: same target, same flags.
+
+        :param setting: how to speculate; None: as the profile says.
+        """
         return ServerSpec(
             model=str(self.target),
             drafter=drafter,
-            speculation=self.profile.drafter.speculation if drafter else None,
+            speculation=(setting or self.profile.drafter.speculation) if drafter else None,
             device=self.place.device,
             tp=self.profile.target.tp,
             mla=self.mla,
@@ -55,35 +59,35 @@ class Booter:
             python=str(self.place.engine.python),
         )
 
-    def boot(self, drafter: Path | None, *, what: str) -> Server:
+    def boot(self, drafter: Path | None, *, what: str, setting: Speculation | None = None) -> Server:
         """Boot one server as one phase, with a live line at each change and every ten seconds between.
 
         :raises BootError: if it does not become ready; nothing of it is left running.
         """
         with self.phases.phase("boot", what) as say:
             return boot(
-                self.spec(drafter),
-                log_path=self.folder / f"{self.profile.name}-{what.replace(' ', '-')}.log",
+                self.spec(drafter, setting=setting),
+                log_path=self.folder / f"{self.profile.name}-{re.sub('[^a-z0-9]+', '-', what)}.log",
                 timeout_s=self.timeout_s,
                 progress=_narrator(what, say),
                 label=self.profile.name,
             )
 
-    def require_memory_for_two(self) -> None:
-        """Refuse two resident servers that cannot fit: the second boot would die minutes later, out of memory.
+    def require_memory(self, *, servers: int) -> None:
+        """Refuse resident servers that cannot fit: the last boot would die minutes later, out of memory.
 
-        :raises ProbeImpossible: if the target's ``--mem-fraction-static`` leaves no room for a second server.
+        :raises ProbeImpossible: if the target's ``--mem-fraction-static`` leaves no room for so many.
         """
         args = self.profile.target.server_args
         if self.place.device == "cpu" or "--mem-fraction-static" not in args[:-1]:
             return
         share = float(args[args.index("--mem-fraction-static") + 1])
-        if share > _LARGEST_SHARE_OF_TWO:
+        if share * servers > _LARGEST_SHARE:
             raise ProbeImpossible(
-                f"the drafter's server and the baseline's would each take {share:.0%} of the GPU memory",
+                f"{servers} servers are to be up together, and each would take {share:.0%} of the GPU memory",
                 culprit="launch-flags",
-                fix="set --mem-fraction-static to 0.45 or less in the profile, or say how fast the target is without "
-                "speculation: --specprobe-baseline NUMBER (tok/s), URL, or none",
+                fix=f"set --mem-fraction-static to {_LARGEST_SHARE / servers:.2f} or less in the profile, or say how "
+                "fast the target is without speculation: --specprobe-baseline NUMBER (tok/s), URL, or none",
             )
 
 

@@ -38,7 +38,6 @@ def entry(run: ProbeRun, *, narrowed: bool) -> dict[str, Any]:
         "staging": _staging(run),
         "server": _server(run),
         **_measured(run),
-        "sweep": [],
         "history": None,
     }
 
@@ -60,6 +59,7 @@ def _measured(run: ProbeRun) -> dict[str, Any]:
         "break_even": point and point.to_json(),
         "outlook": look,
         "losslessness": lossless and lossless.to_json(),
+        "sweep": [] if measured.sweep is None else measured.sweep.to_json(),
         "predicted": [bracket.to_json() for bracket in measured.predicted()],
     }
 

@@ -14,6 +14,7 @@ from pytest_specprobe.measure.losslessness import Losslessness, compare_texts
 from pytest_specprobe.measure.passes import ThroughputRuns, natural_lengths
 from pytest_specprobe.measure.records import Generation
 from pytest_specprobe.measure.stored import check_stored
+from pytest_specprobe.measure.sweep import Sweep
 from pytest_specprobe.measure.throughput import KnownBaseline, Throughput
 from pytest_specprobe.measure.traffic import check_traffic
 from pytest_specprobe.measure.workloads import Workload
@@ -40,6 +41,7 @@ class Measured:
     throughput: Throughput | None
     known: KnownBaseline | None
     curve: Curve | None
+    sweep: Sweep | None
     log_text: str | None
     streams: int
     errors: tuple[MeasurementError, ...]

@@ -40,6 +40,8 @@ def _drafter(profile: Profile, settings: Settings, found: Preflight) -> Iterator
     yield f"  gate          {', '.join(f'{key} {value}' for key, value in drafter.gate.model_dump().items())}"
     yield f"  workload      {settings.workload or profile.workload}"
     yield f"  baseline      {settings.baseline or target.baseline}"
+    if settings.sweep:
+        yield f"  sweep         {', '.join(map(str, settings.sweep))}: one more server each"
     yield f"  remote code   {'allowed by the profile' if target.trust_remote_code else 'not allowed'}"
     for line in _CHECKS:
         yield f"  check         {line}"

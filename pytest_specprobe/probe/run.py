@@ -12,8 +12,16 @@ from pytest_specprobe.findings import Finding
 from pytest_specprobe.measure import validity
 from pytest_specprobe.measure.acceptance import Acceptance, measure_acceptance
 from pytest_specprobe.measure.curve import Curve, curve
-from pytest_specprobe.measure.passes import ThroughputRuns, acceptance_pass, natural_lengths, throughput_pass
+from pytest_specprobe.measure.passes import (
+    Seat,
+    ThroughputRuns,
+    acceptance_pass,
+    alternate,
+    natural_lengths,
+    throughput_pass,
+)
 from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.sweep import Sweep, measure_sweep
 from pytest_specprobe.measure.throughput import Throughput, measure_throughput
 from pytest_specprobe.probe.boots import BaselinePool
 from pytest_specprobe.probe.clock import TokenClock
@@ -23,7 +31,7 @@ from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.phases import PhaseLog, narrator
 from pytest_specprobe.probe.servers import CANARY_TOKENS, ProbeServers
 from pytest_specprobe.probe.stored import MAX_NEW_TOKENS
-from pytest_specprobe.profiles import Profile
+from pytest_specprobe.profiles import Profile, Speculation
 from pytest_specprobe.server.boot import Server
 from pytest_specprobe.server.load import CpuTime, check_load
 from pytest_specprobe.settings import Settings
@@ -160,6 +168,34 @@ class ProbeRun:
             return None
         return self._once.get("curve", lambda: curve([self.throughput(), *(self._speed(n)[1] for n in others)]))
 
+    def sweep(self) -> Sweep | None:
+        """Measure the settings of ``--specprobe-sweep`` beside the profile's own; None if none was asked for."""
+        own = self.profile.drafter.speculation
+        arms = tuple(dict.fromkeys((own, *self._settings.sweep)))
+        return self._once.get("sweep", lambda: self._sweep(arms)) if len(arms) > 1 else None
+
+    def _sweep(self, arms: tuple[Speculation, ...]) -> Sweep:
+        """Boot one server per setting, all up together, and let them take turns with the baseline."""
+        base, server, texts = self.servers.baseline(), self.servers.server(), self._once.get("texts", self._texts)
+        self.servers.booter().require_memory(servers=len(arms) + 1)
+        seats = {
+            str(arm): Seat(server.client if not i else self.servers.arm(arm).client) for i, arm in enumerate(arms)
+        }
+        with_baseline = seats if base.server is None else {**seats, "baseline": Seat(base.server.client)}
+        with self.phases.phase("probe", f"sweep of {', '.join(seats)}") as say:
+            turns = alternate(
+                with_baseline,
+                self.servers.prompts(),
+                new_tokens=natural_lengths(texts),
+                progress=narrator("sweep", say),
+            )
+        return measure_sweep(
+            {name: turns[name].generations for name in seats},
+            depths={str(arm): arm.depth for arm in arms},
+            baseline=base.known if base.server is None else turns["baseline"].generations,
+            dropped=validity.dropped_prompts(texts),
+        )
+
     # --- what is known so far: nothing below starts a server -------------------------------------------------
 
     def measured(self) -> Measured:
@@ -179,6 +215,7 @@ class ProbeRun:
             throughput=None if speed is None else speed[1],
             known=self.servers.known_baseline,
             curve=peek("curve"),
+            sweep=peek("sweep"),
             log_text=server.log_text() if server is not None and server.owned and speed is not None else None,
             streams=max(ACCEPTANCE_STREAMS, *self._settings.concurrency),
             errors=tuple(e for e in self._once.errors if isinstance(e, MeasurementError)),

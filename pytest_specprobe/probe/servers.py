@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_specprobe.findings import Finding, require
-from pytest_specprobe.measure.records import Prompt
+from pytest_specprobe.measure.records import Generation, Prompt
 from pytest_specprobe.measure.throughput import KnownBaseline, Throughput, declared
 from pytest_specprobe.measure.workloads import Workload, load_workload
 from pytest_specprobe.probe.boots import BaselinePool, Booter
@@ -14,7 +14,7 @@ from pytest_specprobe.probe.files import ProbeFiles
 from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.stored import Question, StoredBaselines
-from pytest_specprobe.profiles import Profile
+from pytest_specprobe.profiles import Profile, Speculation
 from pytest_specprobe.server.attach import attach
 from pytest_specprobe.server.boot import Server
 from pytest_specprobe.server.info import ServerInfo, differences
@@ -93,13 +93,15 @@ class ProbeServers:
             return self._check(server, info)
 
     def _check(self, server: Server, info: ServerInfo) -> tuple[Finding, ...]:
-        canary = self._once.get(
-            "canary",
-            lambda: server.client.generate(self.prompts()[0], max_new_tokens=CANARY_TOKENS, ignore_eos=True),
-        )
+        return self._proofs(server, info, self.spec(), self._once.get("canary", lambda: self._canary(server)))
+
+    def _canary(self, server: Server) -> Generation:
+        return server.client.generate(self.prompts()[0], max_new_tokens=CANARY_TOKENS, ignore_eos=True)
+
+    def _proofs(self, server: Server, info: ServerInfo, spec: ServerSpec, canary: Generation) -> tuple[Finding, ...]:
         return prove(
             info,
-            spec=self.spec(),
+            spec=spec,
             log_text=server.log_text() if server.owned else None,
             canary=canary,
             scrubbed=server.scrubbed if server.owned else None,
@@ -173,7 +175,7 @@ class ProbeServers:
             if known is not None:
                 return Baseline(None, known)
         if spec not in pool:
-            booter.require_memory_for_two()
+            booter.require_memory(servers=2)
             pool[spec] = booter.boot(None, what="baseline")
         return Baseline(pool[spec], None)
 
@@ -218,6 +220,18 @@ class ProbeServers:
     def _prompts(self) -> tuple[Prompt, ...]:
         client = self._once.get("server", self._server).client
         return self.workload().prompts(client.tokenize_chat)
+
+    def arm(self, setting: Speculation) -> Server:
+        """Boot the drafter once more, with another setting, and prove that it runs; ``close`` stops it.
+
+        :raises CheckFailed: if the server runs, but not with this setting.
+        """
+        booter, staged = self.booter(), self._files.staged().path
+        server = booter.boot(staged, what=f"drafter {setting}", setting=setting)
+        self._open.append(server)
+        info, spec = server.client.server_info(), booter.spec(staged, setting=setting)
+        require(self._proofs(server, info, spec, self._canary(server)))
+        return server
 
     def blind(self) -> Server:
         """Boot the blind control; the caller closes it."""

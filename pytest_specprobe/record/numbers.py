@@ -25,6 +25,7 @@ def numbers(entry: Entry) -> Iterator[Number]:
         yield from _throughput(entry["throughput"])
     if entry["break_even"]:
         yield from _break_even(entry)
+    yield from map(_arm, entry.get("sweep", ()))
 
 
 def provenance(entry: Entry) -> str:
@@ -78,12 +79,18 @@ def _throughput(t: Entry) -> Iterator[Number]:
         yield Number("speedup", f"{interval(t['speedup'])} x", "tok/s over baseline tok/s, paired by prompt")
     for point in t["curve"] or ():
         yield Number(
-            f"{point['concurrency']} streams",
+            f"{point['concurrency']} stream{'s' * (point['concurrency'] > 1)}",
             f"speedup {interval(point['speedup'])} x"
             if point["speedup"]
             else f"{interval(point['tok_per_s'])} tok/s",
             f"{number(point['aggregate_tok_per_s'])} tok/s all streams together",
         )
+
+
+def _arm(arm: Entry) -> Number:
+    sure = "surely the fastest" if arm["winner"] else f"the fastest in {share(arm['chance_best'])} of resamples"
+    speed = f"speedup {interval(arm['speedup'])} x" if arm["speedup"] else f"{interval(arm['tok_per_s'])} tok/s"
+    return Number(f"at {arm['setting']}", f"{speed}, accept length {interval(arm['accept_length'])}", sure)
 
 
 def _break_even(entry: Entry) -> Iterator[Number]:

@@ -17,6 +17,7 @@ def test_throughput(specprobe_run: ProbeRun, specprobe_throughput: Throughput, b
         lambda: specprobe_run.clock.advance(next(shares)), rounds=len(specprobe_throughput.prompts), iterations=1
     )
     specprobe_run.curve()
+    specprobe_run.sweep()
     require(specprobe_run.measured().validity())
     for name in ("min_tok_per_s", "min_speedup"):
         require_gate(specprobe_run.decision(), name)

@@ -98,6 +98,12 @@ def test_a_machine_without_files_and_gpus_ends_in_11(pytester: pytest.Pytester) 
         (["--specprobe-drafter=aq_k2", "--specprobe-baseline=fast"], "*'fast' is not a positive number*"),
         (["--specprobe-drafter=aq_k2", "--specprobe-server=here"], "*'here' is no URL*"),
         (["--specprobe-drafter=aq_k2", "--specprobe-concurrency=0"], "*'0' is not a list of whole numbers*"),
+        (["--specprobe-drafter=aq_k2", "--specprobe-sweep=3/1"], "*'3/1' is not STEPS/TOPK/TOKENS*"),
+        (["--specprobe-drafter=aq_k2", "--specprobe-sweep=3/1/5"], "*3/1/5*must be num_steps + 1 = 4, not 5*"),
+        (
+            ["--specprobe-drafter=aq_k2", "--specprobe-sweep=3/1/4", "--specprobe-server=http://127.0.0.1:1"],
+            "*--specprobe-sweep boots servers of its own*",
+        ),
         (["--specprobe-drafter=aq_k2", "--specprobe-boot-timeout=nan"], "*'nan' is not a positive number*"),
         (["--specprobe-drafter=aq_k2", "--specprobe-profiles=none.toml"], "*no such file*none.toml*"),
         (["--specprobe-drafter=aq_k2", "-n2"], "*does not run under pytest-xdist*"),
