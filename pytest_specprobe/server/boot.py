@@ -25,6 +25,7 @@ from pytest_specprobe.server.spec import ServerSpec, command, environment
 from pytest_specprobe.server.stall import StallWatch
 
 LOOPBACK = "127.0.0.1"
+_CONFIG = "server.yaml"  # SGLang reads settings from files with a YAML suffix only
 _PORT_ATTEMPTS = 3
 _TICK_S = 0.25
 _HEALTH_EVERY_S = 1.0
@@ -127,13 +128,14 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str) -> OwnedServer:
     env, scrubbed = environment(spec, os.environ)
     words = command(spec, host=LOOPBACK, port=port)
     marker = secrets.token_hex(16)
-    private = ownership.key_path(marker)
+    scratch = ownership.scratch_dir(marker)
     supervised = Supervised.start(
-        (*words, "--config", str(private)),
-        env=env,
+        (*words, "--config", str(scratch / _CONFIG)),
+        # SGLang leaves its sockets behind wherever temporary files go.
+        env={**env, "TMPDIR": str(scratch)},
         log_path=log_path,
         marker=marker,
-        private=(private, f'api-key: "{key}"\n'),
+        scratch=(scratch, _CONFIG, f'api-key: "{key}"\n'),
     )
     try:
         ownership.record(
@@ -143,6 +145,7 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str) -> OwnedServer:
             port=port,
             label=label,
             log_path=log_path.absolute(),
+            scratch=scratch,
         )
         return OwnedServer(
             supervised,

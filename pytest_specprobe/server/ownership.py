@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 MARKER_VARIABLE = "SPECPROBE_BOOT"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NVIDIA_SMI_PATIENCE_S = 20
+_SCRATCH = "specprobe-"
+_DEEPEST = 48  # bytes; leaves room for the directory, a socket's name and SGLang's suffixes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,7 @@ class Owned:
     port: int
     label: str
     log_path: str
+    scratch: str
     created: float
 
     @property
@@ -79,20 +82,19 @@ def records_dir() -> Path:
     return (Path(root) if root else user_state_path("specprobe")) / "servers"
 
 
-def key_path(marker: str) -> Path:
-    """Return where the key file of a boot goes: beside its record, so that both are cleared together.
+def scratch_dir(marker: str) -> Path:
+    """Return the path of a boot's own temporary directory: its key file, its sockets, whatever it leaves.
 
-    SGLang reads settings from files with a YAML suffix only.
+    A path of ``/tmp`` where the usual place is too deep for the name of a Unix socket (108 bytes).
     """
-    path = records_dir() / f"{marker}.yaml"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError:
-        return Path(tempfile.gettempdir()) / f"specprobe-{marker}.yaml"
-    return path
+    usual = Path(tempfile.gettempdir())
+    parent = usual if len(str(usual)) <= _DEEPEST else Path("/tmp")  # noqa: S108 - the name is random, mkdir exclusive
+    return parent / f"{_SCRATCH}{marker[:16]}"
 
 
-def record(*, marker: str, pid: int, start_time: int, port: int, label: str, log_path: Path) -> Path | None:
+def record(
+    *, marker: str, pid: int, start_time: int, port: int, label: str, log_path: Path, scratch: Path
+) -> Path | None:
     """Write down a server that this process started; return the record's path, None if it could not be written."""
     me = read_process(os.getpid())
     owned = Owned(
@@ -106,6 +108,7 @@ def record(*, marker: str, pid: int, start_time: int, port: int, label: str, log
         port=port,
         label=label,
         log_path=str(log_path),
+        scratch=str(scratch),
         created=time.time(),
     )
     path = records_dir() / f"{marker}.json"
@@ -122,10 +125,13 @@ def record(*, marker: str, pid: int, start_time: int, port: int, label: str, log
 
 
 def forget(marker: str) -> None:
-    """Remove the record of a server that is gone, and its key file should that be left."""
-    for path in (key_path(marker), records_dir() / f"{marker}.json"):
-        with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)
+    """Remove the record of a server that is gone, and its temporary directory should that be left."""
+    path = records_dir() / f"{marker}.json"
+    owned = _read(path)
+    if owned is not None and Path(owned.scratch).name == scratch_dir(marker).name:
+        shutil.rmtree(owned.scratch, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 def servers() -> tuple[Owned, ...]:

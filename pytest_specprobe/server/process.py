@@ -48,12 +48,13 @@ class Supervised:
         env: Mapping[str, str],
         log_path: Path,
         marker: str,
-        private: tuple[Path, str] | None = None,
+        scratch: tuple[Path, str, str] | None = None,
     ) -> Self:
         """Start a command behind a new supervisor, its output in a private log file.
 
         :param marker: random text that the environment of every process of this server will carry.
-        :param private: a file for the command to read and its text; only this user can, and only while it runs.
+        :param scratch: a directory for this server alone, and the name and text of a file in it; removed with the
+            server, whatever it left there.
         :raises BootError: if the command cannot be started.
         :raises ServerError: if the log file cannot be written.
         """
@@ -64,7 +65,7 @@ class Supervised:
             "env": child_env,
             "log": str(log_path.absolute()),
             "grace_s": GRACE_S,
-            "private": [str(private[0]), private[1]] if private else None,
+            "scratch": [str(scratch[0]), *scratch[1:]] if scratch else None,
         }
         try:
             log_path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,9 @@
 """What to launch: one immutable description of a server, and the command and environment that follow from it."""
 
+import getpass
 import re
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,6 +142,9 @@ def environment(spec: ServerSpec, base: Mapping[str, str]) -> tuple[dict[str, st
     if spec.model_is_local and not spec.trust_remote_code:
         # Everything is there; a hub look-up could only hang a boot on a machine without a network.
         kept.setdefault("HF_HUB_OFFLINE", "1")
+    # A boot has a temporary directory of its own; what was compiled is worth keeping.
+    temporary = Path(tempfile.gettempdir())
+    kept.setdefault("TORCHINDUCTOR_CACHE_DIR", str(temporary / f"torchinductor_{getpass.getuser()}"))
     if any(_PROXY.match(name) for name in kept):
         # SGLang's own warm-up request goes through the proxies otherwise.
         for name in ("no_proxy", "NO_PROXY"):

@@ -3,13 +3,13 @@
 Run by path with nothing but the standard library. It reads one JSON line on stdin and then waits for the end of
 that pipe, which the kernel closes however pytest dies; it writes JSON lines on stdout::
 
-    in   {"argv": [...], "env": {...}, "log": "FILE", "grace_s": 10, "private": ["FILE", "text"]}
+    in   {"argv": [...], "env": {...}, "log": "FILE", "grace_s": 10, "scratch": ["DIR", "NAME", "text"]}
     out  {"event": "started", "pid": 1, "start_time": 123}      start_time: clock ticks after the machine's boot
     out  {"event": "failed", "error": "..."}                    the command could not be started
     out  {"event": "exited", "code": 1, "signal": null}         the server ended (by itself or by us)
     out  {"event": "gone", "left": []}                          every descendant is gone, or these pids would not go
 
-The private file (an API key) is written for the server before it starts and removed when it has ended.
+DIR is made for the server alone, with one file in it (an API key), and removed with all that is in it at the end.
 As a subreaper it inherits every orphan among its descendants, so a daemonised grandchild cannot leave the tree.
 Processes are known by pid and start time and signalled through a pidfd, never by name. If this process itself is
 killed, the kernel kills the server (``PR_SET_PDEATHSIG``).
@@ -20,6 +20,7 @@ import ctypes
 import json
 import os
 import select
+import shutil
 import signal
 import sys
 import time
@@ -118,17 +119,12 @@ def main() -> int:
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     stop_reader = _catch_signals()
     request = json.loads(_read_line())
-    private = request.get("private")
     try:
-        if private:
-            _write_private(*private)
-        return _serve(request, parent, stop_reader)
+        with _scratch(request.get("scratch")):
+            return _serve(request, parent, stop_reader)
     except OSError as error:
         _tell(event="failed", error=f"{error.strerror}: {error.filename or request['argv'][0]}")
         return 1
-    finally:
-        if private:
-            Path(private[0]).unlink(missing_ok=True)
 
 
 def _serve(request: dict[str, Any], parent: int, stop_reader: int) -> int:
@@ -177,11 +173,21 @@ def _read_line() -> bytes:
     return line
 
 
-def _write_private(path: str, text: str) -> None:
-    # O_EXCL: neither a file nor a link that someone put there is written through.
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
+@contextlib.contextmanager
+def _scratch(wanted: tuple[str, str, str] | None) -> Iterator[None]:
+    if wanted is None:
+        yield
+        return
+    folder, name, text = wanted
+    # Fails on anything that is there already: nothing of another's is written through, or removed.
+    Path(folder).mkdir(mode=0o700)
+    try:
+        descriptor = os.open(Path(folder) / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _start(request: dict[str, Any]) -> int:

@@ -231,17 +231,24 @@ def _listens(port: int) -> bool:
 
 
 def _left_on_disk(root: Path) -> list[str]:
-    left = [f"temporary file {p.name}" for p in (root / "tmp").glob("specprobe-*")]
+    left = []
     for lock in (root / "cache").glob(".*.lock"):
         try:
             FileLock(lock).acquire(timeout=0).lock.release()
         except TimeoutError:
             left.append(f"lock {lock.name}")
-    # Records outlive a killed run on purpose; the next look clears those of which nothing lives.
+    # Records outlive a killed run on purpose; a later look clears those of which nothing lives, not even dying.
     look = "from pytest_specprobe.server import ownership; print(ownership.servers())"
     env = {**os.environ, "SPECPROBE_STATE_DIR": str(root / "state"), "PYTHONPATH": str(REPOSITORY)}
-    subprocess.run([sys.executable, "-c", look], env=env, check=True, capture_output=True)
-    left += [f"record {p.name}" for p in (root / "state" / "servers").glob("*")]
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        subprocess.run([sys.executable, "-c", look], env=env, check=True, capture_output=True)
+        records = [f"record {p.name}" for p in (root / "state" / "servers").glob("*")]
+        records += [f"temporary file {p.name}" for p in (root / "tmp").glob("specprobe-*")]
+        if not records or time.monotonic() > deadline:
+            break
+        time.sleep(0.2)
+    left += records
     # Whatever was interrupted, the next run must find or make the same whole directory.
     staged = stage(root / "drafter", cache=root / "cache", target_positions=4096, blind=True)
     names = {p.name for p in (root / "cache").iterdir() if not p.name.endswith(".lock")}

@@ -56,8 +56,8 @@ def fake_env(tell: Path, **plan: Any) -> dict[str, str]:
     return {**os.environ, "FAKE_SGLANG": json.dumps({"silent": True, "tell": str(tell), **plan})}
 
 
-def start(tmp_path: Path, env: dict[str, str], *, private: tuple[Path, str] | None = None) -> Supervised:
-    return Supervised.start(fake_argv(), env=env, log_path=tmp_path / "log", marker=token_hex(8), private=private)
+def start(tmp_path: Path, env: dict[str, str], *, scratch: tuple[Path, str, str] | None = None) -> Supervised:
+    return Supervised.start(fake_argv(), env=env, log_path=tmp_path / "log", marker=token_hex(8), scratch=scratch)
 
 
 def fake_argv() -> list[str]:
@@ -122,28 +122,28 @@ def test_if_the_supervisor_is_killed_the_server_dies_and_stop_clears_the_rest(tm
     assert gone(pids, within_s=0)
 
 
-def test_the_private_file_lives_as_long_as_the_server(tmp_path: Path, tell: Path) -> None:
-    private = tmp_path / "key.yaml"
-    server = start(tmp_path, fake_env(tell), private=(private, "sesame"))
+def test_the_scratch_directory_lives_as_long_as_the_server(tmp_path: Path, tell: Path) -> None:
+    scratch = tmp_path / "scratch"
+    server = start(tmp_path, fake_env(tell), scratch=(scratch, "key.yaml", "sesame"))
     told(tell)
-    assert private.read_text() == "sesame"
-    assert private.stat().st_mode & 0o777 == 0o600
+    assert (scratch / "key.yaml").read_text() == "sesame"
+    assert [p.stat().st_mode & 0o777 for p in (scratch, scratch / "key.yaml")] == [0o700, 0o600]
+    (scratch / "left").mkdir()
     server.stop()
-    assert not private.exists()
+    assert not scratch.exists()
 
 
-def test_a_private_file_is_never_written_through_what_is_there(tmp_path: Path, tell: Path) -> None:
-    private, elsewhere = tmp_path / "key.yaml", tmp_path / "elsewhere"
-    private.symlink_to(elsewhere)
-    with pytest.raises(BootError):
-        Supervised.start(
-            fake_argv(),
-            env=fake_env(tell),
-            marker=token_hex(8),
-            log_path=tmp_path / "log",
-            private=(private, "sesame"),
-        )
-    assert not elsewhere.exists()
+def test_a_key_is_never_written_to_where_something_is(tmp_path: Path, tell: Path) -> None:
+    scratch, elsewhere = tmp_path / "scratch", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    scratch.symlink_to(elsewhere)
+    with pytest.raises(BootError, match="File exists"):
+        start(tmp_path, fake_env(tell), scratch=(scratch, "key.yaml", "sesame"))
+    assert list(elsewhere.iterdir()) == []
+    (elsewhere / "file").write_text("another's")
+    with pytest.raises(BootError, match="File exists"):
+        start(tmp_path, fake_env(tell), scratch=(elsewhere, "key.yaml", "sesame"))
+    assert [f.name for f in elsewhere.iterdir()] == ["file"]
 
 
 OWNER = textwrap.dedent("""
