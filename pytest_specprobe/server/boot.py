@@ -1,7 +1,6 @@
 """Boot a server that we own, watch it come up, and make sure that nothing of it is left if it does not."""
 
 import os
-import re
 import secrets
 import socket
 import time
@@ -18,6 +17,7 @@ from pytest_specprobe.server import boot_times, ownership
 from pytest_specprobe.server.bootlog import Phase, advance, tail
 from pytest_specprobe.server.client import Client
 from pytest_specprobe.server.diagnosis import diagnose
+from pytest_specprobe.server.growing_log import GrowingLog
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.process import Supervised
 from pytest_specprobe.server.redaction import redact_command
@@ -172,7 +172,7 @@ class _Watch:
         self._started_s = started_s
         self._timeout_s = timeout_s
         self._usual_s = boot_times.usual_s(spec)
-        self._log = _GrowingLog(server.log_path)
+        self._log = GrowingLog(server.log_path)
         self._stall = StallWatch(server.pid or 0, patience_s=stall_patience_s)
         self._phase: Phase = "launch"
         self._told_s = 0.0
@@ -254,39 +254,6 @@ class _Watch:
                 fix="run again; a free port is picked each time",
                 detail=self._detail(self._server.log_text()),
             )
-
-
-class _GrowingLog:
-    """The new lines of a log since the last look; a progress bar's states count as lines."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._offset = 0
-        self._size = 0
-        self._grown_s = time.monotonic()
-        self.last_line = ""
-
-    def quiet_s(self, now_s: float) -> float:
-        return now_s - self._grown_s
-
-    def new_lines(self, now_s: float) -> list[str]:
-        if self._path is None:
-            return []
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                data = file.read()
-        except OSError:
-            return []
-        if self._offset + len(data) > self._size:
-            self._size = self._offset + len(data)
-            self._grown_s = now_s
-        # Only whole lines move on; a half-written one is seen again when it is complete.
-        whole = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-        self._offset += whole
-        lines = [line for line in re.split(r"[\r\n]+", data[:whole].decode("utf-8", errors="replace")) if line]
-        self.last_line = tail("\n".join(lines), 1)[:160] or self.last_line
-        return lines
 
 
 def _free_port() -> int:
