@@ -52,16 +52,17 @@ def compare(answers: Iterable[Answer], *, oracle: Oracle, drafter: Drafter, shap
     tally = Agreement()
     for number, answer in enumerate(answers):
         reading = oracle.read(answer.prompt, answer.output)
-        _add(tally, number, answer, simulate(answer, reading, oracle=oracle, drafter=drafter, shape=shape))
+        judge(tally, number, answer, simulate(answer, reading, oracle=oracle, drafter=drafter, shape=shape))
     return tally
 
 
-def _add(tally: Agreement, number: int, answer: Answer, prediction: Prediction) -> None:
+def judge(tally: Agreement, number: int, answer: Answer, prediction: Prediction) -> None:
+    """Add one answer to the tally."""
     tally.rounds += sum(answer.histogram)
     tally.accepted += answer.accepted
     if answer.coalesced:
         tally.coalesced += 1
-        _add_coalesced(tally, number, answer, prediction)
+        _judge_coalesced(tally, number, answer, prediction)
         return
     for start, accepted in answer.rounds():
         if prediction.margin[start - 1] < MARGIN:
@@ -73,7 +74,7 @@ def _add(tally: Agreement, number: int, answer: Answer, prediction: Prediction) 
             )
 
 
-def _add_coalesced(tally: Agreement, number: int, answer: Answer, prediction: Prediction) -> None:
+def _judge_coalesced(tally: Agreement, number: int, answer: Answer, prediction: Prediction) -> None:
     """Judge an answer whose arrivals hide where some rounds began.
 
     From each arrival's start the simulation must land on its end, in as many rounds as it takes; over the answer
