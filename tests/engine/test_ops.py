@@ -54,7 +54,7 @@ class Paged:
         rows, columns, slots = len(lens) + 2, max(lens) + 5, sum(lens) + 9
         self.keys = self.normal(slots, kv_heads, width)
         self.values = self.normal(slots, kv_heads, value_width)
-        self.table = torch.randint(0, slots, (rows, columns), generator=self.gen, dtype=torch.int32)
+        self.table = torch.full((rows, columns), 10**6, dtype=torch.int32)  # nothing may read what was not written
         free = torch.randperm(slots, generator=self.gen)
         self.rows = torch.randperm(rows, generator=self.gen)[: len(lens)]
         for row, length in zip(self.rows.tolist(), lens, strict=True):
@@ -296,6 +296,17 @@ def test_verification_follows_the_target_as_far_as_the_tree_goes(
     kernel.fill_bonus_tokens_cpu(along.flatten(), count + 1, bonus, steps + 1)
     last = [int(target[n, int(accept[n, int(count[n])]) - n * nodes]) for n in range(batch)]
     assert bonus.tolist() == last
+
+
+def test_a_draft_whose_parent_was_not_chosen_is_reached_from_nowhere(kernel: Any) -> None:
+    # Two equal scores can put a child into the tree without its parent: places 0 (a root's child) and 5 (a child of
+    # place 1).
+    parents, chosen = torch.tensor([[-1, 0, 1]]), torch.tensor([[0, 5]])
+    mask, positions, _, child, sibling = build(kernel, parents, chosen, [7], (2, 2, 3))
+    assert child.tolist() == [[1, -1, -1]]
+    assert sibling.tolist() == [[-1, -1, -1]]
+    assert mask[0].tolist() == [[True, False, False], [True, True, False], [True, False, True]]
+    assert positions.tolist() == [[7, 8, 8]]
 
 
 def test_a_tree_mask_with_prefix_columns_is_refused(kernel: Any) -> None:
