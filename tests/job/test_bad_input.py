@@ -5,6 +5,7 @@ import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,12 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 WEIGHTS = "model.safetensors"
 
 
-def header(path: Path) -> tuple[int, dict[str, dict[str, list[int]]]]:
+def header(path: Path) -> tuple[int, dict[str, dict[str, Any]]]:
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
-        return 8 + size, json.loads(file.read(size))
+        tensors = json.loads(file.read(size))
+        tensors.pop("__metadata__", None)
+        return 8 + size, tensors
 
 
 def overwrite(path: Path, name: str, data: bytes) -> None:
@@ -48,8 +51,24 @@ def absolute_ids(drafter: Path) -> None:
 
 
 def other_target(drafter: Path) -> None:
+    """Make it a drafter for a target that is half as wide again: right in itself, wrong for this target."""
+    wider = {128: 192, 256: 384, 384: 576, 64: 96}
+    start, tensors = header(drafter / WEIGHTS)
+    data = (drafter / WEIGHTS).read_bytes()[start:]
+    chance, entries, body = np.random.default_rng(0), {}, b""
+    for name, tensor in tensors.items():
+        begin, end = tensor["data_offsets"]
+        shape, content = tensor["shape"], data[begin:end]
+        if name not in {"d2t", "t2d"}:
+            shape = [wider.get(size, size) for size in shape]
+            values = chance.normal(0, 0.05, size=shape).astype(np.float32)
+            content = (values.view(np.uint32) >> 16).astype(np.uint16).tobytes()
+        entries[name] = {**tensor, "shape": shape, "data_offsets": [len(body), len(body) + len(content)]}
+        body += content
+    head = json.dumps(entries).encode()
+    (drafter / WEIGHTS).write_bytes(len(head).to_bytes(8, "little") + head + body)
     config = json.loads((drafter / "config.json").read_text())
-    config["vocab_size"] = config["vocab_size"] * 2
+    config |= {"hidden_size": 192, "intermediate_size": 384, "num_attention_heads": 6, "num_key_value_heads": 3}
     (drafter / "config.json").write_text(json.dumps(config))
 
 
@@ -80,10 +99,10 @@ def assert_one_clear_error(job: Job, *, code: int, culprit: str, says: str) -> N
     ("spoil", "code", "culprit", "says"),
     [
         (missing, 11, "drafter-file", "not found; looked at"),
-        (lfs_pointer, 1, "drafter-file", "git-lfs"),
+        (lfs_pointer, 1, "drafter-file", "Git LFS pointer"),
         (truncated, 1, "drafter-file", "truncated"),
         (absolute_ids, 1, "drafter-file", "vocab.absolute-ids"),
-        (other_target, 1, "drafter-config", "vocab"),
+        (other_target, 1, "drafter-config", "target.hidden"),
     ],
 )
 def test_files(tmp_path: Path, spoil: Callable[[Path], None], code: int, culprit: str, says: str) -> None:

@@ -57,7 +57,7 @@ def test_the_better_drafter_is_the_one_trained_on_this_target(main_job: Job) -> 
 def test_the_drafter_reads_the_target(main_job: Job, name: str) -> None:
     acceptance = main_job.entries[name]["acceptance"]
     assert acceptance["p1_margin"]["low"] > 0
-    assert acceptance["blind"] is not None
+    assert (acceptance["blind"] is not None) == (name == "aq_k2_mini")
     assert acceptance["accept_length"]["n"] >= 24
     assert acceptance["coverage"] > acceptance["by_position"][0]["value"]
 
@@ -92,7 +92,7 @@ def test_the_position_patch_was_needed_and_is_listed(main_job: Job) -> None:
 
 def test_each_distinct_server_boots_once(main_job: Job) -> None:
     boots = [p["what"] for entry in main_job.report["drafters"] for p in entry["phases"] if p["name"] == "boot"]
-    assert sorted(boots) == ["baseline", "blind control", "blind control", "drafter", "drafter"]
+    assert sorted(boots) == ["baseline", "blind control", "drafter", "drafter"]
 
 
 def test_benchmark_ops_is_the_reports_tok_per_s(main_job: Job) -> None:
