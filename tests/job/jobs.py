@@ -12,6 +12,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 NAMES = ("aq_k2_mini", "scratch_k25_mini")
+NATIVE = "aq_k2_mini_native"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from pytest_specprobe.measure.statistics import combine, resample
-from tests.job.jobs import NAMES, Job
+from tests.job.jobs import NAMES, NATIVE, Job
 
 
 def rows(entry: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -18,8 +18,8 @@ def rows(entry: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def test_every_shipped_test_ran(main_job: Job) -> None:
     assert main_job.code in {0, 1, 10}, main_job.output
     ids = [case.get("name") for case in main_job.junit.iter("testcase")]
-    assert len(ids) == 14
-    assert all(any(f"[{name}]" in str(i) for i in ids) for name in NAMES)
+    assert len(ids) == 21
+    assert all(any(f"[{name}]" in str(i) for i in ids) for name in (*NAMES, NATIVE))
     # what depends on the speed of a noisy machine may be undecided; nothing else may fail
     failed = {
         str(case.get("name")).partition("[")[0]
@@ -38,19 +38,26 @@ def test_verdict_is_a_measured_one(main_job: Job, name: str) -> None:
     assert "break-even" in main_job.output
 
 
-def test_the_better_drafter_is_the_one_trained_on_this_target(main_job: Job) -> None:
-    """The founding story: L(scratch on k25) > L(aq on k25), paired over the prompts."""
-    aq, scratch = (rows(main_job.entries[name]) for name in NAMES)
-    shared = sorted(aq.keys() & scratch.keys())
+@pytest.mark.parametrize(
+    "better",
+    [
+        pytest.param("scratch_k25_mini", id="trained-on-this-target"),
+        pytest.param(NATIVE, id="the-same-drafter-on-the-target-it-was-trained-on"),
+    ],
+)
+def test_the_founding_story(main_job: Job, better: str) -> None:
+    """L(scratch on k25) > L(aq on k25) and L(aq on k2) > L(aq on k25), paired over the prompts."""
+    moved, other = rows(main_job.entries["aq_k2_mini"]), rows(main_job.entries[better])
+    shared = sorted(moved.keys() & other.keys())
     assert len(shared) >= 24
-    samples = resample([aq[i]["workload"] for i in shared])
+    samples = resample([moved[i]["workload"] for i in shared])
 
     def length(found: dict[str, dict[str, Any]]) -> Any:
         rounds = np.array([found[i]["rounds"] for i in shared], dtype=float)
         accepted = np.array([found[i]["accepted"] for i in shared], dtype=float)
         return samples.ratio(rounds + accepted, rounds)
 
-    assert combine(np.subtract, length(scratch), length(aq)).estimate().low > 0
+    assert combine(np.subtract, length(other), length(moved)).estimate().low > 0
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -92,7 +99,7 @@ def test_the_position_patch_was_needed_and_is_listed(main_job: Job) -> None:
 
 def test_each_distinct_server_boots_once(main_job: Job) -> None:
     boots = [p["what"] for entry in main_job.report["drafters"] for p in entry["phases"] if p["name"] == "boot"]
-    assert sorted(boots) == ["baseline", "blind control", "drafter", "drafter"]
+    assert sorted(boots) == ["baseline", "blind control", "drafter", "drafter", "drafter"]
 
 
 def test_benchmark_ops_is_the_reports_tok_per_s(main_job: Job) -> None:
@@ -101,13 +108,13 @@ def test_benchmark_ops_is_the_reports_tok_per_s(main_job: Job) -> None:
         f"specprobe/test_throughput.py::test_throughput[{name}]": pytest.approx(
             main_job.entries[name]["throughput"]["tok_per_s"]["value"]
         )
-        for name in NAMES
+        for name in (*NAMES, NATIVE)
     }
 
 
 def test_stored_benchmarks_name_the_engine(main_job: Job) -> None:
     machine = json.loads((main_job.folder / "benchmark.json").read_text())["machine_info"]
-    assert machine["sglang"] == dict.fromkeys(NAMES, "0.5.23")
+    assert machine["sglang"] == dict.fromkeys((*NAMES, NATIVE), "0.5.23")
     assert machine["gpus"] == []
     assert machine["gpu_driver"] is None
 
