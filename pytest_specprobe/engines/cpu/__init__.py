@@ -4,12 +4,6 @@
 path. Nothing here imports torch or SGLang.
 """
 
-from pytest_specprobe.engines.cpu.launch import (
-    OVERLAY,
-    SGLANG_VERSION,
-    environment,
-    require_version,
-    server_args,
-)
+from pytest_specprobe.engines.cpu.launch import OVERLAY, SGLANG_VERSION, environment, server_args
 
-__all__ = ["OVERLAY", "SGLANG_VERSION", "environment", "require_version", "server_args"]
+__all__ = ["OVERLAY", "SGLANG_VERSION", "environment", "server_args"]
