@@ -3,12 +3,15 @@
 What tests share is the record (answers and log), so no server idles beside another.
 """
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from pytest_specprobe.engines.cpu import OVERLAY
 from tests.engine.oracle import Oracle
 from tests.engine.pairs import Pair, pairs
 from tests.engine.record import CHUNK, TOKENS, Run
@@ -34,6 +37,18 @@ print("pretending to have AMX", file=sys.stderr, flush=True)
 def _one_thread() -> None:
     # Threads that wait for each other stall beside a server on the same cores; the models here are tiny.
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def kernel() -> Any:
+    """Import the overlay's ``sgl_kernel``, once: its operations can be registered once a process."""
+    sys.path.insert(0, str(OVERLAY))
+    try:
+        import sgl_kernel  # noqa: PLC0415  only now does the name mean the overlay
+    finally:
+        sys.path.remove(str(OVERLAY))
+    assert sgl_kernel.__file__.startswith(str(OVERLAY))
+    return sgl_kernel
 
 
 @pytest.fixture(scope="session", params=["dense", "mla"])
