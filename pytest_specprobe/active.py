@@ -108,7 +108,8 @@ class ActivePlugin:
         elif report.failed:
             self._outcome.failures.add("failed")
         if name is not None and report.when == "call":
-            report.user_properties.extend(properties(self.session.run(name)))
+            # the item's, which pytest copies into the report of the teardown: that one is what JUnit reads
+            item.user_properties.extend(properties(self.session.run(name)))
         return report
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
