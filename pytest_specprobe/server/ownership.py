@@ -20,11 +20,10 @@ import psutil
 from platformdirs import user_state_path
 
 from pytest_specprobe.server.redaction import redact_command
-from pytest_specprobe.server.supervisor import Process, end_all, read_process
+from pytest_specprobe.server.supervisor import Process, end_all, marked, read_process
 
 logger = logging.getLogger(__name__)
 
-MARKER_VARIABLE = "SPECPROBE_BOOT"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NVIDIA_SMI_PATIENCE_S = 20
 _SCRATCH = "specprobe-"
@@ -173,19 +172,6 @@ def processes_of(owned: Owned) -> list[Process]:
     if server is not None and not server.zombie and server.start_time == owned.start_time:
         found[server.pid] = server
     return list(found.values())
-
-
-def marked(marker: str) -> list[Process]:
-    """Return the living processes whose environment carries this boot's marker (those this user may look at)."""
-    wanted = f"{MARKER_VARIABLE}={marker}".encode()
-    found = []
-    for pid in psutil.pids():
-        with contextlib.suppress(OSError):
-            if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                process = read_process(pid)
-                if process is not None and not process.zombie:
-                    found.append(process)
-    return found
 
 
 def port_holders(port: int) -> tuple[Holder, ...]:

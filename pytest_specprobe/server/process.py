@@ -13,7 +13,7 @@ from typing import Self
 
 from pytest_specprobe.errors import BootError, ServerError
 from pytest_specprobe.server import supervisor
-from pytest_specprobe.server.ownership import MARKER_VARIABLE, marked
+from pytest_specprobe.server.supervisor import MARKER_VARIABLE, marked
 
 GRACE_S = 10.0
 _START_PATIENCE_S = 20.0
@@ -61,6 +61,7 @@ class Supervised:
         # SPT_NOENV keeps setproctitle from overwriting the environment that carries the marker.
         child_env = {**env, MARKER_VARIABLE: marker, "SPT_NOENV": "1"}
         request = {
+            "marker": marker,
             "argv": list(argv),
             "env": child_env,
             "log": str(log_path.absolute()),

@@ -3,7 +3,8 @@
 Run by path with nothing but the standard library. It reads one JSON line on stdin and then waits for the end of
 that pipe, which the kernel closes however pytest dies; it writes JSON lines on stdout::
 
-    in   {"argv": [...], "env": {...}, "log": "FILE", "grace_s": 10, "scratch": ["DIR", "NAME", "text"]}
+    in   {"argv": [...], "env": {...}, "log": "FILE", "marker": "RANDOM", "grace_s": 10,
+          "scratch": ["DIR", "NAME", "text"]}
     out  {"event": "started", "pid": 1, "start_time": 123}      start_time: clock ticks after the machine's boot
     out  {"event": "failed", "error": "..."}                    the command could not be started
     out  {"event": "exited", "code": 1, "signal": null}         the server ended (by itself or by us)
@@ -11,8 +12,11 @@ that pipe, which the kernel closes however pytest dies; it writes JSON lines on 
 
 DIR is made for the server alone, with one file in it (an API key), and removed with all that is in it at the end.
 As a subreaper it inherits every orphan among its descendants, so a daemonised grandchild cannot leave the tree.
-Processes are known by pid and start time and signalled through a pidfd, never by name. If this process itself is
-killed, the kernel kills the server (``PR_SET_PDEATHSIG``).
+Processes are known by pid and start time and signalled through a pidfd, never by name.
+
+If this process itself is killed, the kernel kills the server (``PR_SET_PDEATHSIG``), but not what the server has
+started: SGLang's schedulers tie themselves to their parent only after importing for many seconds. So this process
+has a keeper, a fork that does nothing but outlive it: it then ends whatever carries this boot's marker.
 """
 
 import contextlib
@@ -28,10 +32,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+MARKER_VARIABLE = "SPECPROBE_BOOT"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _TICK_S = 0.1
 _KILL_PATIENCE_S = 30.0
+_KEEPER_QUIET_TICKS = 20
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -67,6 +73,19 @@ def descendants(root: int) -> list[Process]:
         below = children.pop(waiting.pop(), [])
         found += (p for p in below if not p.zombie)
         waiting += (p.pid for p in below)
+    return found
+
+
+def marked(marker: str) -> list[Process]:
+    """Return the living processes whose environment carries a boot's marker (those this user may look at)."""
+    wanted = f"{MARKER_VARIABLE}={marker}".encode()
+    found = []
+    for pid in _pids():
+        with contextlib.suppress(OSError):
+            if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                process = read_process(pid)
+                if process is not None and not process.zombie:
+                    found.append(process)
     return found
 
 
@@ -120,14 +139,14 @@ def main() -> int:
     stop_reader = _catch_signals()
     request = json.loads(_read_line())
     try:
-        with _scratch(request.get("scratch")):
-            return _serve(request, parent, stop_reader)
+        with _scratch(request.get("scratch")), _keeper(request) as keeper:
+            return _serve(request, parent, stop_reader, keeper)
     except OSError as error:
         _tell(event="failed", error=f"{error.strerror}: {error.filename or request['argv'][0]}")
         return 1
 
 
-def _serve(request: dict[str, Any], parent: int, stop_reader: int) -> int:
+def _serve(request: dict[str, Any], parent: int, stop_reader: int, keeper: int) -> int:
     server = _start(request)
     process = read_process(server)
     _tell(event="started", pid=server, start_time=process.start_time if process else 0)
@@ -135,7 +154,11 @@ def _serve(request: dict[str, Any], parent: int, stop_reader: int) -> int:
     while server not in reaped and os.getppid() == parent and not _told_to_stop(stop_reader):
         reaped |= _reap()
     grace_s = float(request.get("grace_s", 10))
-    left = end_all(lambda: descendants(os.getpid()), grace_s=grace_s, tick=lambda: reaped.update(_reap()))
+    left = end_all(
+        lambda: [p for p in descendants(os.getpid()) if p.pid != keeper],
+        grace_s=grace_s,
+        tick=lambda: reaped.update(_reap()),
+    )
     reaped |= _reap()
     if server in reaped:
         status = reaped[server]
@@ -171,6 +194,48 @@ def _read_line() -> bytes:
             raise SystemExit(0)
         line += piece
     return line
+
+
+@contextlib.contextmanager
+def _keeper(request: dict[str, Any]) -> Iterator[int]:
+    """Have a fork wait for this process's end; yield its pid. Leaving the block dismisses it."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(writer)
+            _keep(reader, request)
+        finally:
+            os._exit(0)
+    os.close(reader)
+    try:
+        yield pid
+    finally:
+        with contextlib.suppress(OSError):
+            os.write(writer, b"dismissed")
+        os.close(writer)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+
+
+def _keep(reader: int, request: dict[str, Any]) -> None:
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    # The pipes to pytest are not held: their end is how pytest learns that its supervisor is gone.
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    if os.read(reader, 16):
+        return
+    quiet = 0
+    while quiet < _KEEPER_QUIET_TICKS:
+        # One look may miss a process that is just being started, or that has no environment yet.
+        quiet = 0 if marked(request["marker"]) else quiet + 1
+        end_all(lambda: marked(request["marker"]), grace_s=0.5)
+        time.sleep(_TICK_S)
+    if request.get("scratch"):
+        shutil.rmtree(request["scratch"][0], ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -189,14 +189,17 @@ def _events(root: Path) -> list[str]:
 
 
 def _family(tag: str, pytest_pid: int) -> Iterator[tuple[str, supervisor.Process]]:
-    """Yield what carries this trial's tag: the supervisor, the server, and the rest."""
+    """Yield what carries this trial's tag: the supervisor, its keeper, the server, and the rest."""
     tagged = [p for p in _tagged(tag) if p.pid != pytest_pid]
     supervisors = {p.pid for p in tagged if p.parent == pytest_pid}
     for process in tagged:
         if process.pid in supervisors:
             yield "supervisor", process
+        elif process.parent not in supervisors:
+            yield "other", process
         else:
-            yield "server" if process.parent in supervisors else "other", process
+            marked = b"SPECPROBE_BOOT=" in Path(f"/proc/{process.pid}/environ").read_bytes()
+            yield "server" if marked else "keeper", process
 
 
 def _tagged(tag: str) -> list[supervisor.Process]:

@@ -189,6 +189,28 @@ def test_however_the_owner_dies_nothing_outlives_it(
     assert gone(pids, within_s=20)
 
 
+def test_if_owner_and_supervisor_are_killed_at_once_the_keeper_clears_all(
+    owner: tuple[subprocess.Popen[str], list[int]],
+) -> None:
+    process, pids = owner
+    supervised = pids[-1]
+    keepers = [p.pid for p in supervisor.descendants(supervised) if p.parent == supervised and p.pid not in pids]
+    assert len(keepers) == 1
+    os.kill(supervised, signal.SIGKILL)
+    process.kill()
+    process.wait(timeout=60)
+    assert gone([*pids, *keepers], within_s=20)
+
+
+def test_a_keeper_goes_with_its_supervisor(tmp_path: Path, tell: Path) -> None:
+    server = start(tmp_path, fake_env(tell))
+    pids = told(tell)
+    family = [p.pid for p in supervisor.descendants(server._process.pid)]
+    assert set(pids) < set(family)
+    server.stop()
+    assert gone(family, within_s=0)
+
+
 def test_ctrl_c_of_the_terminal_does_not_reach_the_server_first(
     owner: tuple[subprocess.Popen[str], list[int]],
 ) -> None:
