@@ -2,15 +2,14 @@
 
 import os
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from pytest_specprobe.server.client import Client
+from pytest_specprobe.server.closing import Closing
 
 API_KEY_VARIABLE = "SPECPROBE_API_KEY"
 
 
-class AttachedServer:
+class AttachedServer(Closing):
     """A server that was there before us and stays when we are gone; its log and environment are not ours to see."""
 
     owned = False
@@ -23,14 +22,6 @@ class AttachedServer:
         self.scrubbed: tuple[str, ...] = ()
         self.boot_s: float | None = None
         self.log_path: Path | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.close()
 
     def alive(self) -> bool:
         """Tell whether the server answers."""

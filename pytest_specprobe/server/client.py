@@ -6,14 +6,14 @@ import json
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
 from pytest_specprobe.errors import MeasurementError, ServerError
 from pytest_specprobe.measure.records import Generation, Prompt
+from pytest_specprobe.server.closing import Closing
 from pytest_specprobe.server.deadline import deadline, transport
 from pytest_specprobe.server.generation import Arrivals
 from pytest_specprobe.server.info import ServerInfo
@@ -30,7 +30,7 @@ _PLAIN_S = 30.0
 _FLUSH_PAUSE_S = 0.25
 
 
-class Client:
+class Client(Closing):
     """A client of one server: no redirects, no proxies, every answer bounded in size and time.
 
     Safe to use from several threads at once.
@@ -55,14 +55,6 @@ class Client:
             trust_env=False,
             transport=transport(),
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"Client({self.url!r})"

@@ -6,12 +6,11 @@ import os
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from pytest_specprobe.server import ownership
 from pytest_specprobe.server.bootlog import tail
 from pytest_specprobe.server.client import Client
+from pytest_specprobe.server.closing import Closing
 from pytest_specprobe.server.process import Supervised
 from pytest_specprobe.server.redaction import redact_text
 
@@ -33,7 +32,7 @@ def read_log(path: Path, *, secrets: tuple[str, ...] = ()) -> str:
         return ""
 
 
-class OwnedServer:
+class OwnedServer(Closing):
     """A running server that ends with this object, or with this process, whichever is first."""
 
     owned = True
@@ -61,14 +60,6 @@ class OwnedServer:
         self._log_path = log_path
         self._gpu_memory_mib = gpu_memory_mib
         self._closed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"OwnedServer({self.url!r}, pid={self.pid})"
