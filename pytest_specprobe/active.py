@@ -1,6 +1,6 @@
 """The hooks of a run with a named drafter: collect, parametrise, report, and own the exit code."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from pytest_specprobe.errors import Inconclusive, ProbeImpossible, ProfileError,
 from pytest_specprobe.probe.entry import properties
 from pytest_specprobe.probe.plan import plan
 from pytest_specprobe.probe.session import ProbeSession
+from pytest_specprobe.profiles import Profile
 from pytest_specprobe.record.exit import Failure, Outcome, exit_code
 from pytest_specprobe.record.terminal import summary
 from pytest_specprobe.settings import Settings
@@ -36,9 +37,8 @@ class ActivePlugin:
         self._outcome = Outcome()
         _refuse_workers(config, settings)
         _select_suite(config)
-        hook = config.hook.pytest_specprobe_server_args
         with _usage_errors():
-            self.session = ProbeSession(settings, say=self._say, server_args=lambda profile: hook(profile=profile))
+            self.session = ProbeSession(settings, say=self._say, server_args=_extra_args(config))
 
     def _say(self, line: str) -> None:
         """Show one line now, past pytest's capture."""
@@ -156,7 +156,7 @@ def print_plan(config: pytest.Config) -> int:
         raise pytest.UsageError("--specprobe-plan needs --specprobe-drafter=NAME")
     writer = create_terminal_writer(config)
     with _usage_errors():
-        for line in plan(options.read_settings(config)):
+        for line in plan(options.read_settings(config), server_args=_extra_args(config)):
             writer.line(line)
     return 0
 
@@ -169,6 +169,12 @@ def _select_suite(config: pytest.Config) -> None:
     for at, arg in enumerate(config.args):
         if arg.startswith(_SHORTHAND) and not Path(arg.partition("::")[0]).exists():
             config.args[at] = str(SUITE / arg.removeprefix(_SHORTHAND))
+
+
+def _extra_args(config: pytest.Config) -> Callable[[Profile], tuple[str, ...]]:
+    """Return what asks every conftest.py for more SGLang flags, in the order of the answers."""
+    hook = config.hook.pytest_specprobe_server_args
+    return lambda profile: tuple(arg for args in hook(profile=profile) for arg in args)
 
 
 def _refuse_workers(config: pytest.Config, settings: Settings) -> None:

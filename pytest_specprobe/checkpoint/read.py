@@ -83,6 +83,11 @@ class TargetFiles:
                 return names[0]
         return None
 
+    @property
+    def mla(self) -> bool:
+        """Whether the target has multi-head latent attention."""
+        return "kv_lora_rank" in self.config
+
     def size(self, key: str) -> int | None:
         """Return a positive integer of the text config, or None."""
         value = self.config.get(key)

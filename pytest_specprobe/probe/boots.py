@@ -47,16 +47,14 @@ class Booter:
 
         :param setting: how to speculate; None: as the profile says.
         """
-        return ServerSpec(
-            model=str(self.target),
+        return server_spec(
+            self.profile,
+            target=str(self.target),
             drafter=drafter,
-            speculation=(setting or self.profile.drafter.speculation) if drafter else None,
-            device=self.place.device,
-            tp=self.profile.target.tp,
+            setting=setting,
+            place=self.place,
             mla=self.mla,
-            trust_remote_code=self.profile.target.trust_remote_code,
-            server_args=(*self.profile.target.server_args, *self.extra_args),
-            python=str(self.place.engine.python),
+            extra_args=self.extra_args,
         )
 
     def boot(self, drafter: Path | None, *, what: str, setting: Speculation | None = None) -> Server:
@@ -89,6 +87,34 @@ class Booter:
                 fix=f"set --mem-fraction-static to {_LARGEST_SHARE / servers:.2f} or less in the profile, or say how "
                 "fast the target is without speculation: --specprobe-baseline NUMBER (tok/s), URL, or none",
             )
+
+
+def server_spec(
+    profile: Profile,
+    *,
+    target: str,
+    drafter: Path | None,
+    place: Place,
+    mla: bool,
+    extra_args: tuple[str, ...],
+    setting: Speculation | None = None,
+) -> ServerSpec:
+    """Return the server of a profile: what a boot starts, and what a plan prints.
+
+    :param drafter: the staged drafter; None is the baseline, the same target with the same flags.
+    :param setting: how to speculate; None: as the profile says.
+    """
+    return ServerSpec(
+        model=target,
+        drafter=drafter,
+        speculation=(setting or profile.drafter.speculation) if drafter else None,
+        device=place.device,
+        tp=profile.target.tp,
+        mla=mla,
+        trust_remote_code=profile.target.trust_remote_code,
+        server_args=(*profile.target.server_args, *extra_args),
+        python=str(place.engine.python),
+    )
 
 
 def _narrator(what: str, say: Callable[[str], None]) -> Callable[[BootProgress], None]:

@@ -7,18 +7,19 @@ from pytest_specprobe.decide.outlook import outlook
 from pytest_specprobe.errors import MeasurementError, ProbeImpossible
 from pytest_specprobe.measure.compare import Ranking, compare_acceptance, compare_speed
 from pytest_specprobe.probe.measured import Measured
-from pytest_specprobe.probe.run import ProbeRun
+from pytest_specprobe.probe.run import ProbeRun, State
+from pytest_specprobe.profiles import Gate
 from pytest_specprobe.server.boot import Server
 
 R = TypeVar("R")
 
 
-def entry(run: ProbeRun, *, narrowed: bool) -> dict[str, Any]:
+def entry(run: ProbeRun, state: State, *, narrowed: bool) -> dict[str, Any]:
     """Return what is known about a drafter so far; whatever was not measured is None.
 
     :param narrowed: the run was asked for less than a verdict (``--specprobe-static``, ``-k``), so none is given.
     """
-    decision = run.decision().to_json()
+    decision = state.decision.to_json()
     impossible = [e for e in run.errors if isinstance(e, ProbeImpossible)]
     if impossible and decision["verdict"] is None:
         decision["gate"] = "error"
@@ -34,16 +35,15 @@ def entry(run: ProbeRun, *, narrowed: bool) -> dict[str, Any]:
         "speculation": run.profile.drafter.speculation.model_dump(),
         "digests": _digests(run),
         "phases": [phase.to_json() for phase in run.phases.phases],
-        "checks": [finding.to_json() for finding in run.findings()],
+        "checks": [finding.to_json() for finding in state.findings],
         "staging": _staging(run),
         "server": _server(run),
-        **_measured(run),
+        **_measured(state.measured, run.profile.drafter.gate),
         "history": None,
     }
 
 
-def _measured(run: ProbeRun) -> dict[str, Any]:
-    measured, gate = run.measured(), run.profile.drafter.gate
+def _measured(measured: Measured, gate: Gate) -> dict[str, Any]:
     workload, throughput = measured.workload, measured.throughput
     point, lossless = measured.break_even(p_reach=gate.p_reach), measured.losslessness()
     look = None
@@ -100,7 +100,8 @@ def _server(run: ProbeRun) -> dict[str, Any] | None:
 
 def properties(run: ProbeRun) -> list[tuple[str, object]]:
     """Return the JUnit properties of a test of this drafter: what is known when it ends."""
-    decision, measured = run.decision(), run.measured()
+    state = run.state()
+    decision, measured = state.decision, state.measured
     found: list[tuple[str, object]] = [("specprobe_drafter", run.profile.name)]
     if decision.verdict is not None:
         found.append(("specprobe_verdict", decision.verdict))
@@ -111,13 +112,12 @@ def properties(run: ProbeRun) -> list[tuple[str, object]]:
     return found
 
 
-def comparisons(runs: Sequence[ProbeRun]) -> list[dict[str, Any]]:
+def comparisons(states: Mapping[ProbeRun, State]) -> list[dict[str, Any]]:
     """Return, for each target that several measured drafters share, who wins by accept length and by speed."""
     by_target: dict[str, dict[str, Measured]] = {}
-    for run in runs:
-        measured = run.measured()
-        if measured.acceptance is not None:
-            by_target.setdefault(run.profile.target_name, {})[run.profile.name] = measured
+    for run, state in states.items():
+        if state.measured.acceptance is not None:
+            by_target.setdefault(run.profile.target_name, {})[run.profile.name] = state.measured
     found = []
     for target, together in by_target.items():
         if len(together) < 2:

@@ -1,13 +1,16 @@
 """What would run, for each named drafter: nothing is booted, staged or written."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pytest_specprobe.checkpoint.read import load_target
+from pytest_specprobe.errors import CheckpointError
+from pytest_specprobe.probe.boots import server_spec
 from pytest_specprobe.probe.device import Engine, gpus
 from pytest_specprobe.probe.preflight import Place, Preflight, preflight
 from pytest_specprobe.profiles import Profile, load_profiles
-from pytest_specprobe.server.spec import ServerSpec, command
+from pytest_specprobe.server.spec import command
 from pytest_specprobe.settings import Settings
 
 _CHECKS = (
@@ -19,8 +22,10 @@ _CHECKS = (
 )
 
 
-def plan(settings: Settings) -> Iterator[str]:
+def plan(settings: Settings, *, server_args: Callable[[Profile], tuple[str, ...]]) -> Iterator[str]:
     """Yield the lines of ``--specprobe-plan``.
+
+    :param server_args: the extra flags that a project's conftest.py adds to the servers of a profile.
 
     :raises ProfileError: if a profile file or a drafter's name is unusable.
     """
@@ -29,10 +34,10 @@ def plan(settings: Settings) -> Iterator[str]:
     for name in settings.drafters:
         profile = profiles.get(name)
         yield ""
-        yield from _drafter(profile, settings, preflight(profile, settings))
+        yield from _drafter(profile, settings, preflight(profile, settings), server_args(profile))
 
 
-def _drafter(profile: Profile, settings: Settings, found: Preflight) -> Iterator[str]:
+def _drafter(profile: Profile, settings: Settings, found: Preflight, extra_args: tuple[str, ...]) -> Iterator[str]:
     drafter, target = profile.drafter, profile.target
     yield f"{profile.name}: drafter {drafter.source} on target {profile.target_name} ({target.model})"
     most = drafter.speculation.depth + 1
@@ -48,27 +53,33 @@ def _drafter(profile: Profile, settings: Settings, found: Preflight) -> Iterator
     if settings.server:
         yield f"  server        attach to {settings.server}; it is never stopped"
     elif not settings.static:
-        yield from _commands(profile, settings, found)
+        yield from _commands(profile, settings, found, extra_args)
     for culprit, problem in found.problems:
         yield f"  missing       [{culprit}] {problem}"
     yield f"  {'this plan cannot run here yet' if found.problems else 'everything needed is here'}"
 
 
-def _commands(profile: Profile, settings: Settings, found: Preflight) -> Iterator[str]:
+def _commands(profile: Profile, settings: Settings, found: Preflight, extra_args: tuple[str, ...]) -> Iterator[str]:
     place = found.place or _assumed(profile, settings)
     target = str(found.target or profile.target.model)
-    spec = ServerSpec(
-        model=target,
+    spec = server_spec(
+        profile,
+        target=target,
         drafter=Path("STAGED") / profile.name,
-        speculation=profile.drafter.speculation,
-        device=place.device,
-        tp=profile.target.tp,
-        trust_remote_code=profile.target.trust_remote_code,
-        server_args=profile.target.server_args,
-        python=str(place.engine.python),
+        place=place,
+        mla=_mla(found.target),
+        extra_args=extra_args,
     )
     yield f"  server        {shlex.join(command(spec, host='127.0.0.1', port=0))}"
     yield "                (STAGED: a new directory of links, max_position_embeddings patched; port 0: a free one)"
+
+
+def _mla(target: Path | None) -> bool:
+    """Tell whether the target has latent attention; a target that is not there or unreadable is told elsewhere."""
+    try:
+        return target is not None and load_target(target).mla
+    except CheckpointError:
+        return False
 
 
 def _assumed(profile: Profile, settings: Settings) -> Place:

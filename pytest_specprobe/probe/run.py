@@ -52,6 +52,15 @@ class Shared:
     cache: Path
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """How far a probe is: the passes, every check (static, proof, validity), and the decision on both."""
+
+    measured: Measured
+    findings: tuple[Finding, ...]
+    decision: Decision
+
+
 class ProbeRun:
     """The probe of one drafter; asking a step again gives the same answer, or the same error."""
 
@@ -221,20 +230,25 @@ class ProbeRun:
             errors=tuple(e for e in self._once.errors if isinstance(e, MeasurementError)),
         )
 
-    def findings(self) -> tuple[Finding, ...]:
-        """Return every check of this probe so far: static, proof, validity."""
+    def state(self) -> State:
+        """Return what was measured so far, every check of it, and what follows.
+
+        Reads the server's log and looks through every text: ask once, and pass the answer on.
+        """
         checked: Checked | None = self._once.peek("checkpoint")
-        return (
+        measured, gate = self.measured(), self.profile.drafter.gate
+        findings = (
             *(checked.findings if checked else ()),
             *self.servers.proof(),
-            *self.measured().validity(),
+            *measured.validity(),
             *self._load,
         )
+        decision = decide(measured.evidence(p_reach=gate.p_reach), gate=gate, findings=findings)
+        return State(measured, findings, decision)
 
     def decision(self) -> Decision:
         """Decide on what was measured so far."""
-        gate = self.profile.drafter.gate
-        return decide(self.measured().evidence(p_reach=gate.p_reach), gate=gate, findings=self.findings())
+        return self.state().decision
 
     def log_tail(self) -> str:
         """Return the last lines of the drafter's server log; empty before the boot."""

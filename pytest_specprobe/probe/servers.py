@@ -142,7 +142,7 @@ class ProbeServers:
             profile=self._profile,
             target=checked.target.path,
             place=place,
-            mla="kv_lora_rank" in checked.target.config,
+            mla=checked.target.mla,
             extra_args=self._extra_args(self._profile),
             timeout_s=settings.boot_timeout_s or target.boot_timeout_s,
             folder=settings.report / "logs",

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from platformdirs import user_cache_path
@@ -30,7 +30,7 @@ class ProbeSession:
         settings: Settings,
         *,
         say: Callable[[str], None],
-        server_args: Callable[[Profile], Iterable[Sequence[str] | None]],
+        server_args: Callable[[Profile], tuple[str, ...]],
     ) -> None:
         """Read the profiles.
 
@@ -45,7 +45,7 @@ class ProbeSession:
         shared = Shared(
             settings=settings,
             clock=self.clock,
-            server_args=lambda profile: tuple(arg for args in server_args(profile) if args for arg in args),
+            server_args=server_args,
             baselines=self._baselines,
             cache=user_cache_path("specprobe") / "staged",
         )
@@ -119,10 +119,11 @@ class ProbeSession:
     def _compose(self) -> dict[str, Any]:
         if self._gpus is None:
             self._gpus = tuple(gpu.name for gpu in gpus())
-        entries = [entry(run, narrowed=name not in self.wanted) for name, run in self._runs.items()]
+        states = {run: run.state() for run in self._runs.values()}
+        entries = [entry(run, state, narrowed=run.profile.name not in self.wanted) for run, state in states.items()]
         return {
             **report.compose(entries, gpus=self._gpus),
-            "comparisons": comparisons(list(self._runs.values())),
+            "comparisons": comparisons(states),
         }
 
     def _changed(self) -> None:

@@ -70,6 +70,19 @@ def test_plan_names_command_checks_and_what_is_missing(pytester: pytest.Pytester
     assert not (pytester.path / ".specprobe").exists()
 
 
+def test_the_planned_command_is_the_one_that_would_boot(pytester: pytest.Pytester) -> None:
+    """With the flags that an MLA target needs on the CPU, and those of a project's own hook."""
+    pytester.makeconftest("def pytest_specprobe_server_args(profile):\n    return ['--context-length', '1536']\n")
+    result = pytester.runpytest_subprocess(
+        "--specprobe-drafter=aq_k2_mini,dense_mini", "--specprobe-device=cpu", "--specprobe-plan"
+    )
+    assert result.ret == 0
+    mla, dense = [line for line in result.outlines if "sglang.launch_server" in line]
+    assert "--speculative-draft-attention-backend intel_amx" in mla
+    assert "--speculative-draft-attention-backend" not in dense
+    assert all(line.endswith("--context-length 1536") for line in (mla, dense))
+
+
 def test_a_machine_without_files_and_gpus_ends_in_11(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("--specprobe-drafter=aq_k2")
     assert result.ret == 11
