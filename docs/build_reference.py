@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -127,15 +128,13 @@ def _verbs() -> Iterator[str]:
     for name, verb in verbs().items():
         yield f"### `specprobe {name}`\n"
         yield f"{verb.description}\n"
-        rows = [(f"`{_shown(action)}`", action.help or "") for action in verb._actions if action.dest != "help"]  # noqa: SLF001
+        rows = [(f"`{_shown(action)}`", action.help or "") for action in verb._actions if action.dest != "help"]  # noqa: SLF001 - argparse lists them nowhere else
         yield from _table(("argument", "what"), rows)
         yield ""
 
 
 def verbs() -> Mapping[str, argparse.ArgumentParser]:
     """Return the parser of every verb."""
-    from importlib import import_module  # noqa: PLC0415
-
     _, places = new_parser()
     for group in cli.GROUPS:
         import_module(f"{cli.__name__}.{group}").add(places)

@@ -173,9 +173,9 @@ def _sweep(text: str | None, problems: list[str]) -> "tuple[Speculation, ...]":
     if text is None:
         return ()
     # pydantic: loaded only where a drafter is named and a sweep asked for
-    from pydantic import ValidationError  # noqa: PLC0415
+    from pydantic import ValidationError  # noqa: PLC0415 - see above
 
-    from pytest_specprobe.profiles import Speculation  # noqa: PLC0415
+    from pytest_specprobe.profiles import Speculation  # noqa: PLC0415 - see above
 
     settings = []
     for part in text.split(","):

@@ -50,8 +50,8 @@ def add(verbs: Verbs) -> None:
 
 
 def _inspect(arguments: argparse.Namespace) -> int:
-    from pytest_specprobe.checkpoint.inspect import inspect  # noqa: PLC0415 - numpy, only when a verb runs
-    from pytest_specprobe.findings import failed  # noqa: PLC0415
+    from pytest_specprobe.checkpoint.inspect import inspect
+    from pytest_specprobe.findings import failed
 
     target = _target(arguments.target) if arguments.target else None
     findings = inspect(
@@ -80,7 +80,7 @@ def _target(text: str) -> Path:
     path = Path(text)
     if path.exists():
         return path
-    from pytest_specprobe.cli.targets import target_path  # noqa: PLC0415 - reads the profiles
+    from pytest_specprobe.cli.targets import target_path
 
     return target_path(text)
 
@@ -111,8 +111,8 @@ def _summary(findings: "list[Finding]") -> str:
 
 
 def _diff(arguments: argparse.Namespace) -> int:
-    from pytest_specprobe.checkpoint.diff import diff  # noqa: PLC0415 - numpy, only when a verb runs
-    from pytest_specprobe.findings import failed  # noqa: PLC0415
+    from pytest_specprobe.checkpoint.diff import diff
+    from pytest_specprobe.findings import failed
 
     difference = diff(arguments.a, arguments.b)
     print(json.dumps(difference.to_json(), indent=2) if arguments.json else "\n".join(_told(difference)))

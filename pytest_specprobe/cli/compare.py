@@ -44,8 +44,8 @@ def add(verbs: Verbs) -> None:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from pytest_specprobe.errors import ProfileError  # noqa: PLC0415 - numpy, only when the verb runs
-    from pytest_specprobe.record.regression import compare, trend  # noqa: PLC0415
+    from pytest_specprobe.errors import ProfileError
+    from pytest_specprobe.record.regression import compare, trend
 
     if not 0 < arguments.minimum < 1:
         raise ProfileError(("--minimum is a share between 0 and 1",), fix="specprobe compare --help")
@@ -63,9 +63,9 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _find(text: str, arguments: argparse.Namespace) -> "Run":
-    from pytest_specprobe.errors import ProfileError  # noqa: PLC0415
-    from pytest_specprobe.record import history  # noqa: PLC0415
-    from pytest_specprobe.record.read import read_report  # noqa: PLC0415
+    from pytest_specprobe.errors import ProfileError
+    from pytest_specprobe.record import history
+    from pytest_specprobe.record.read import read_report
 
     if not Path(text).exists():
         try:
@@ -93,8 +93,8 @@ def _find(text: str, arguments: argparse.Namespace) -> "Run":
 
 
 def _require_comparable(a: "Run", b: "Run", across: tuple[str, ...]) -> None:
-    from pytest_specprobe.errors import ProfileError  # noqa: PLC0415
-    from pytest_specprobe.record.text import brief  # noqa: PLC0415
+    from pytest_specprobe.errors import ProfileError
+    from pytest_specprobe.record.text import brief
 
     differing = a.key.differences(b.key)
     wrong = {name: both for name, both in differing.items() if name.partition(".")[0] not in set(across) - {_NEVER}}
@@ -108,8 +108,8 @@ def _require_comparable(a: "Run", b: "Run", across: tuple[str, ...]) -> None:
 
 
 def _page(a: "Run", b: "Run", changes: "tuple[Change, ...]", verdict: str) -> Iterator[str]:
-    from pytest_specprobe.record.regression import judged  # noqa: PLC0415
-    from pytest_specprobe.record.text import MEASURES, brief, interval, number  # noqa: PLC0415
+    from pytest_specprobe.record.regression import judged
+    from pytest_specprobe.record.text import MEASURES, brief, interval, number
 
     least = changes[0].minimum
     yield f"{verdict.upper()}   B against A: ratios and their 95 % intervals; a change counts from {least:.0%}"

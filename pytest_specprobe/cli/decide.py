@@ -38,7 +38,7 @@ def add(verbs: Verbs) -> None:
 
 
 def _breakeven(arguments: argparse.Namespace) -> int:
-    from pytest_specprobe.decide.breakeven import break_even, chain_length, reading  # noqa: PLC0415 - numpy
+    from pytest_specprobe.decide.breakeven import break_even, chain_length, reading
 
     length, steps = arguments.accept_length, arguments.steps
     depth = min(steps, (arguments.draft_tokens or steps + 1) - 1)

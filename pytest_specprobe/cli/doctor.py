@@ -30,11 +30,11 @@ def add(verbs: Verbs) -> None:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from platformdirs import user_cache_path  # noqa: PLC0415 - only when the verb runs
+    from platformdirs import user_cache_path
 
-    from pytest_specprobe.probe import doctor  # noqa: PLC0415
-    from pytest_specprobe.probe.device import gpus  # noqa: PLC0415
-    from pytest_specprobe.server.ownership import gpu_holders  # noqa: PLC0415
+    from pytest_specprobe.probe import doctor
+    from pytest_specprobe.probe.device import gpus
+    from pytest_specprobe.server.ownership import gpu_holders
 
     python = None if arguments.python is None else arguments.python.expanduser().absolute()
     machine = doctor.look(

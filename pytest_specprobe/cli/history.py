@@ -38,8 +38,8 @@ def add(verbs: Verbs) -> None:
 
 
 def _history(arguments: argparse.Namespace) -> int:
-    from pytest_specprobe.errors import ProfileError  # noqa: PLC0415 - numpy, only when the verb runs
-    from pytest_specprobe.record import history  # noqa: PLC0415
+    from pytest_specprobe.errors import ProfileError
+    from pytest_specprobe.record import history
 
     if not 0 < arguments.minimum < 1 or arguments.last < 1:
         raise ProfileError(
@@ -61,7 +61,7 @@ def _history(arguments: argparse.Namespace) -> int:
 
 
 def _against(run: "Run", past: "Sequence[Run]", minimum: float) -> "tuple[Change, ...]":
-    from pytest_specprobe.record.regression import LAST, compare  # noqa: PLC0415
+    from pytest_specprobe.record.regression import LAST, compare
 
     return compare(run, past[-LAST:], minimum=minimum) if past else ()
 
@@ -95,7 +95,7 @@ def _page(found: "History", *, last: int, minimum: float) -> Iterator[str]:
 
 
 def _head(run: "Run", previous: "Run | None") -> Iterator[str]:
-    from pytest_specprobe.record.text import brief  # noqa: PLC0415
+    from pytest_specprobe.record.text import brief
 
     parts = run.key.parts
     yield (
@@ -110,8 +110,8 @@ def _head(run: "Run", previous: "Run | None") -> Iterator[str]:
 
 
 def _table(runs: "Sequence[Run]", *, last: int, minimum: float) -> Iterator[str]:
-    from pytest_specprobe.record.regression import trend  # noqa: PLC0415
-    from pytest_specprobe.record.text import interval  # noqa: PLC0415
+    from pytest_specprobe.record.regression import trend
+    from pytest_specprobe.record.text import interval
 
     rows = [("run", "when", "commit", "verdict", "accept length", "tok/s", "speedup", "against the runs before")]
     for at, run in enumerate(runs):
@@ -135,8 +135,8 @@ def _table(runs: "Sequence[Run]", *, last: int, minimum: float) -> Iterator[str]
 
 
 def _said(changes: "Sequence[Change]", verdict: str) -> str:
-    from pytest_specprobe.record.regression import judged  # noqa: PLC0415
-    from pytest_specprobe.record.text import MEASURES, interval  # noqa: PLC0415
+    from pytest_specprobe.record.regression import judged
+    from pytest_specprobe.record.text import MEASURES, interval
 
     worst = next(change for change in judged(changes) if change.trend == verdict)
     ratio = interval(worst.ratio.to_json()) if worst.ratio else "too few shared prompts"
@@ -145,7 +145,7 @@ def _said(changes: "Sequence[Change]", verdict: str) -> str:
 
 def _drift(runs: "Sequence[Run]", *, minimum: float) -> Iterator[str]:
     """Hold the newest run against the first ones too: a slow drift hides from the last few."""
-    from pytest_specprobe.record.regression import LAST, compare, trend  # noqa: PLC0415
+    from pytest_specprobe.record.regression import LAST, compare, trend
 
     if len(runs) <= LAST + 1:
         return

@@ -26,12 +26,12 @@ def add(verbs: Verbs) -> None:
 
 
 def _init(arguments: argparse.Namespace) -> int:
-    from pytest_specprobe.checkpoint.inspect import inspect  # noqa: PLC0415 - numpy, only when a verb runs
-    from pytest_specprobe.checkpoint.read import load_drafter, load_target  # noqa: PLC0415
-    from pytest_specprobe.errors import ProfileError  # noqa: PLC0415
-    from pytest_specprobe.findings import failed  # noqa: PLC0415
-    from pytest_specprobe.probe.device import gpus  # noqa: PLC0415
-    from pytest_specprobe.probe.scaffold import Pair, profile_name, scaffold  # noqa: PLC0415
+    from pytest_specprobe.checkpoint.inspect import inspect
+    from pytest_specprobe.checkpoint.read import load_drafter, load_target
+    from pytest_specprobe.errors import ProfileError
+    from pytest_specprobe.findings import failed
+    from pytest_specprobe.probe.device import gpus
+    from pytest_specprobe.probe.scaffold import Pair, profile_name, scaffold
 
     pair = Pair(
         drafter=load_drafter(arguments.drafter),

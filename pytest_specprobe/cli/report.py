@@ -30,8 +30,8 @@ def add(verbs: Verbs) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    from pytest_specprobe.errors import ProfileError  # noqa: PLC0415
-    from pytest_specprobe.record.read import read_report, schema_text  # noqa: PLC0415 - only when the verb runs
+    from pytest_specprobe.errors import ProfileError
+    from pytest_specprobe.record.read import read_report, schema_text
 
     if arguments.schema:
         print(schema_text(), end="")
@@ -54,14 +54,14 @@ def _rendered(report: dict[str, Any], arguments: argparse.Namespace) -> str:
     if arguments.format == "json":
         return json.dumps({key: value for key, value in report.items() if key != "path"}, indent=1)
     if arguments.format == "html":
-        from pytest_specprobe.record.html import page  # noqa: PLC0415
+        from pytest_specprobe.record.html import page
 
         return page(report)
     if arguments.format == "markdown":
-        from pytest_specprobe.record.markdown import markdown  # noqa: PLC0415
+        from pytest_specprobe.record.markdown import markdown
 
         return "\n".join(markdown(report))
-    from pytest_specprobe.record.terminal import WIDTH, summary  # noqa: PLC0415
+    from pytest_specprobe.record.terminal import WIDTH, summary
 
     width = min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDTH)
     return "\n".join(summary(report, colour=arguments.output is None and sys.stdout.isatty(), width=width))

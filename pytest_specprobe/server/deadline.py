@@ -36,7 +36,7 @@ def transport() -> httpx.HTTPTransport:
         network_backend=_Backend(),
     )
     # httpx offers no public way to hand its transport a network backend, httpcore does.
-    made._pool = pool  # noqa: SLF001
+    made._pool = pool  # noqa: SLF001 - httpx takes no pool from outside
     return made
 
 

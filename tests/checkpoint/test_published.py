@@ -32,6 +32,7 @@ class Published:
     embedding: bool = False
 
 
+# One line a model reads like the table it was taken from, hence the positions.
 def llama(hidden: int, heads: int, kv: int, mlp: int, vocab: int, positions: int, **more: Any) -> dict[str, Any]:  # noqa: PLR0917
     return {
         "architectures": [LLAMA], "model_type": "llama", "hidden_act": "silu", "hidden_size": hidden,

@@ -77,7 +77,7 @@ def test_an_unknown_operation_is_named(kernel: Any) -> None:
     with pytest.raises(AttributeError, match=r"sgl_kernel\.rmsnorm is not provided"):
         _ = kernel.rmsnorm
     with pytest.raises(ImportError, match="rmsnorm"):
-        exec("from sgl_kernel import rmsnorm")  # noqa: S102
+        exec("from sgl_kernel import rmsnorm")  # noqa: S102 - a fixed text, run in a child
     with pytest.raises(AttributeError, match="fused_experts_cpu"):
         _ = torch.ops.sgl_kernel.fused_experts_cpu
 

@@ -17,7 +17,7 @@ QUIET, USUAL, NOISY = World(runs=0.005), World(runs=0.015), World(runs=0.05, req
 
 def told(line: str) -> None:
     """Show a rate with ``pytest -rP``: what the bounds below hold is one thing, what was seen another."""
-    print(line)  # noqa: T201
+    print(line)  # noqa: T201 - the rates are to be read with -s
 
 
 def rates(world: World, references: int, *, speed: float = 1.0, accept: float = 1.0) -> dict[str, float]:
