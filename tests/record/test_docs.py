@@ -25,7 +25,7 @@ from pytest_specprobe.checkpoint.table import markdown as checks
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-EXAMPLE = DOCS / "example"
+EXAMPLE = DOCS / "records" / "mini-cpu"
 PAGES = ("tutorial.md", "how-to.md", "why-accept-length-above-one-is-not-a-gate.md")
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 WEB = re.compile(r"\]\((?!https?:|#)([^)#]+)")
