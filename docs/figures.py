@@ -4,12 +4,13 @@ A quoted figure stands between two comments, which no reader sees::
 
     <!-- = mini-cpu:aq_k2_mini.throughput.speedup -->0.93 [0.88, 0.97]<!-- . -->
 
-``mini-cpu`` is a folder of docs/records; after the colon comes a path into its report.json, first a drafter's name
-(or a key of the report itself). ``mini-cpu/bench.json:`` names another file of the record. ``phases[name=boot].seconds``
-takes the first element of a list with these values (several: comma), ``phases[*].seconds`` the sum over all,
-``by_position[0]`` one by its place. A quotient is two of them with `` / `` between. The format follows from what is
-found (interval, number, whole number, text) unless one is asked for: ``... as s``, ``ms``, ``%``, ``value``, ``low``,
-``high``. A screen, the whole summary of a record, stands in a code block right below ``<!-- screen mini-cpu -->``.
+``mini-cpu`` is a folder of docs/records; after the colon comes a path into its report.json, first a drafter's
+name (or a key of the report itself). ``mini-cpu/bench.json:`` names another file of the record. In a list,
+``phases[name=boot].seconds`` takes the first element with these values (several: comma), ``by_position[0]``
+one by its place, and ``phases[*].seconds`` the sum over all. A quotient is two paths with `` / `` between.
+The format follows from what is found (interval, number, whole number, text) unless one is asked for: ``... as
+s``, ``ms``, ``%``, ``value``, ``low``, ``high``. A screen, the whole summary of a record, stands in a code
+block right below ``<!-- screen mini-cpu -->``.
 
 ``python -m docs.figures`` puts the right text everywhere; a test fails while any is wrong.
 """
@@ -116,8 +117,7 @@ def _load(path: Path) -> Any:
 
 def _walk(document: Any, path: str) -> Any:
     at = document
-    steps = list(_STEP.finditer(path))
-    for place, step in enumerate(steps):
+    for step in _STEP.finditer(path):
         if step["key"] is not None:
             at = at[step["key"]]
         elif step["pick"] == "*":
