@@ -27,6 +27,8 @@ class Generation:
     ``rounds``, ``accepted`` and ``histogram`` are None together when the server reported no speculation;
     ``histogram[i]`` counts rounds with exactly i accepted drafts, so its sum is ``rounds`` and its weighted sum
     ``accepted``. ``chunk_tokens`` are the tokens of each arrival in order (their sum is ``completion_tokens``).
+    ``server_s`` is the server's own time for the request in seconds, by its own clock (``e2e_latency``); None where
+    it does not say.
     """
 
     prompt_id: str
@@ -47,6 +49,7 @@ class Generation:
     first_tokens: int
     chunk_tokens: tuple[int, ...]
     chunk_s: tuple[float, ...]
+    server_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pytest_specprobe.errors import MeasurementError
+from pytest_specprobe.measure.overhead import Overhead, client_overhead
 from pytest_specprobe.measure.records import Estimate, Generation
 from pytest_specprobe.measure.statistics import SEED, FloatArray, Quantity, Resamples, combine, resample
 
@@ -111,6 +112,8 @@ class Throughput:
     end_to_end_tok_per_s: float
     latency: Latency
     baseline_latency: Latency | None
+    overhead: Overhead | None
+    baseline_overhead: Overhead | None
     concurrency: int
     aggregate_tok_per_s: float | None
     baseline_aggregate_tok_per_s: float | None
@@ -132,6 +135,10 @@ class Throughput:
             "latency": {
                 "drafter": self.latency.to_json(),
                 "baseline": self.baseline_latency and self.baseline_latency.to_json(),
+            },
+            "client_overhead": {
+                "drafter": self.overhead and self.overhead.to_json(),
+                "baseline": self.baseline_overhead and self.baseline_overhead.to_json(),
             },
             "concurrency": self.concurrency,
             "aggregate_tok_per_s": self.aggregate_tok_per_s,
@@ -190,6 +197,8 @@ def measure_throughput(
         end_to_end_tok_per_s=sum(g.completion_tokens for g in requests) / sum(g.last_s - g.start_s for g in requests),
         latency=measure_latency(requests),
         baseline_latency=measure_latency(plain) if plain else None,
+        overhead=client_overhead(requests),
+        baseline_overhead=client_overhead(plain),
         concurrency=concurrency,
         aggregate_tok_per_s=_aggregate(drafter, wall_s),
         baseline_aggregate_tok_per_s=_aggregate(measured, baseline_wall_s),

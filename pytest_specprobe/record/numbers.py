@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_specprobe.record.text import Entry, interval, number, paid_by, seconds, share
+from pytest_specprobe.record.text import Entry, interval, number, paid_by, percent, seconds, share
 
 OWN = "tokens / rounds as SGLang counts: above 1.0 even when nothing is accepted, so never gated"
 
@@ -77,6 +77,14 @@ def _throughput(t: Entry) -> Iterator[Number]:
         yield Number("baseline tok/s", interval(t["baseline_tok_per_s"]), f"without speculation, {source}")
     if t["speedup"]:
         yield Number("speedup", f"{interval(t['speedup'])} x", "tok/s over baseline tok/s, paired by prompt")
+    overhead = t.get("client_overhead", {}).get("drafter")  # reports of older versions have none
+    if overhead:
+        yield Number(
+            "client overhead",
+            f"{percent(overhead['share'])} of a request's time",
+            f"outside the server's own: {1000 * overhead['per_request_s']:.1f} ms of each of "
+            f"{overhead['requests']} requests",
+        )
     for point in t["curve"] or ():
         yield Number(
             f"{point['concurrency']} stream{'s' * (point['concurrency'] > 1)}",

@@ -64,6 +64,12 @@ def interval(estimate: Mapping[str, float] | None) -> str:
     return f"{number(estimate['value'])} [{number(estimate['low'])}, {number(estimate['high'])}]"
 
 
+def percent(estimate: Mapping[str, float]) -> str:
+    """Return a share's ``value [low, high]`` in percent, one decimal."""
+    value, low, high = (f"{100 * estimate[name]:.1f}" for name in ("value", "low", "high"))
+    return f"{value} [{low}, {high}] %"
+
+
 def kept_together(text: str) -> str:
     """Return the text with no line break inside an interval, or between it and its value or label."""
     return _INTERVAL.sub(lambda found: found[0].replace(" ", NO_BREAK), text)

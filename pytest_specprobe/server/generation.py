@@ -84,13 +84,14 @@ class Arrivals:
             rounds=rounds,
             accepted=accepted,
             histogram=histogram,
-            sglang_accept_length=self._accept_length() if rounds is not None else None,
+            sglang_accept_length=self._number("spec_accept_length") if rounds is not None else None,
             start_s=self._start_s,
             first_s=self._chunk_s[0],
             last_s=self._chunk_s[-1],
             first_tokens=self._chunk_tokens[0],
             chunk_tokens=tuple(self._chunk_tokens),
             chunk_s=tuple(self._chunk_s),
+            server_s=self._number("e2e_latency"),
         )
 
     def _speculation(self) -> tuple[int | None, int | None, tuple[int, ...] | None]:
@@ -109,12 +110,12 @@ class Arrivals:
         counts = tuple(self._as_count("acceptance histogram", item) for item in histogram)
         return self._as_count(_ROUNDS[0], rounds), self._as_count(_ACCEPTED[0], accepted), counts
 
-    def _accept_length(self) -> float | None:
-        value = self._meta.get("spec_accept_length")
+    def _number(self, name: str) -> float | None:
+        value = self._meta.get(name)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise self._bad(f"spec_accept_length is {value!r}")
+            raise self._bad(f"{name} is {value!r}")
         return float(value)
 
     def _first(self, names: tuple[str, ...]) -> Any:
