@@ -19,7 +19,11 @@ _VALUES = (
     ("profiles", "FILE", "TOML file of targets and drafters, read last (default: specprobe.toml, if there)"),
     ("report", "DIR", "where report.json and server logs go (default: .specprobe)"),
     ("server", "URL", "probe a server that already runs, instead of booting one; it is never stopped"),
-    ("baseline", "URL|NUMBER|stored|boot|none", "speed without speculation, tok/s (default: the profile's)"),
+    (
+        "baseline",
+        "URL|NUMBER|stored|boot|alternating|none",
+        "speed without speculation (default: the profile's)",
+    ),
     ("workload", "NAME|FILE.jsonl", "prompt set (default: the profile's)"),
     ("concurrency", "N[,N...]", "requests in flight during the throughput pass (default: 1)"),
     ("sweep", "STEPS/TOPK/TOKENS[,...]", "measure these settings too, each on a server of its own, all in turn"),
@@ -140,7 +144,7 @@ def _url(option: str, text: str | None, problems: list[str]) -> str | None:
 
 
 def _baseline(text: str | None, problems: list[str]) -> Baseline | None:
-    if text is None or text in ("stored", "boot", "none"):
+    if text is None or text in ("stored", "boot", "alternating", "none"):
         return text
     if text.startswith(("http://", "https://")):
         return text

@@ -18,7 +18,7 @@ from pytest_specprobe.errors import ProfileError
 CATALOG = Path(__file__).with_name("catalog.toml")
 FIXTURES_SCHEME = "fixtures://"
 Verdict = Literal["broken", "uncorrelated", "profitable", "verify-bound", "finetune", "undecided"]
-BaselineMode = Literal["boot", "stored", "none"]
+BaselineMode = Literal["boot", "alternating", "stored", "none"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 
@@ -84,7 +84,8 @@ class Target(_Table):
     """A target model and how to serve it.
 
     ``model`` is a hub id, a directory, or ``fixtures://NAME`` for a model of this repository. ``baseline`` says
-    where the speed without speculation comes from: booted, stored, none, or a declared number of tok/s.
+    where the speed without speculation comes from: booted (``alternating``: in turn
+    with the drafter's server, never beside it), stored, none, or a declared number of tok/s.
     """
 
     model: Annotated[str, Field(min_length=1)]

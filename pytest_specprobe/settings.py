@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from pytest_specprobe.profiles import Speculation
 
 Device: TypeAlias = Literal["auto", "cuda", "cpu"]
-Baseline: TypeAlias = Literal["stored", "boot", "none"] | float | str
+Baseline: TypeAlias = Literal["stored", "boot", "alternating", "none"] | float | str
 """A mode, a declared tok/s, or the URL of a running server without speculation."""
 
 

@@ -56,16 +56,19 @@ class ThroughputRuns:
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """Who takes part in alternating turns: a server, and how to make one of its settings current (and prove it)."""
+    """Who takes part in alternating turns: a server, and how to make it (or one of its settings) the current one.
+
+    ``switch`` proves what it made current, and tells whether that must be warmed up again.
+    """
 
     client: Client
-    switch: Callable[[], None] | None = None
+    switch: Callable[[], bool] | None = None
 
-    def take(self) -> None:
-        """Get ready for a turn: the setting current, the cache empty."""
-        if self.switch is not None:
-            self.switch()
+    def take(self) -> bool:
+        """Get ready for a turn: the setting current, the cache empty; tell whether it must be warmed up again."""
+        cold = self.switch is not None and self.switch()
         self.client.flush()
+        return cold
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,33 @@ def throughput_pass(
         concurrency=concurrency,
         progress=progress,
     )
+    return _both(turns)
+
+
+def apart_pass(
+    drafter: Seat,
+    baseline: Seat,
+    prompts: Sequence[Prompt],
+    *,
+    new_tokens: int | Mapping[str, int],
+    concurrency: int = 1,
+    progress: Callable[[Progress], None] | None = None,
+) -> ThroughputRuns:
+    """Run every prompt twice on each of two servers that cannot be up together: A, B, B, A, all prompts a turn.
+
+    So a steady drift of the machine meets both alike, at the price of two more boots. What came up anew is warmed up.
+
+    :raises MeasurementError: if a request fails; it names the prompt.
+    """
+    seats = {"drafter": drafter, "baseline": baseline}
+    return _both(
+        alternate(
+            seats, prompts, new_tokens=new_tokens, repeats=2, concurrency=concurrency, progress=progress, apart=True
+        )
+    )
+
+
+def _both(turns: Mapping[str, Turns]) -> ThroughputRuns:
     own, plain = turns["drafter"], turns.get("baseline", Turns((), None))
     return ThroughputRuns(
         drafter=own.generations, baseline=plain.generations, drafter_wall_s=own.wall_s, baseline_wall_s=plain.wall_s
@@ -146,22 +176,30 @@ def alternate(
     warmup: int = 1,
     concurrency: int = 1,
     progress: Callable[[Progress], None] | None = None,
+    apart: bool = False,
 ) -> dict[str, Turns]:
     """Run every prompt on every seat in turn, as ``throughput_pass`` describes; return each seat's requests.
 
+    :param apart: taking a seat ends the other's server: a turn is all prompts, and nothing is warmed up beforehand.
     :raises MeasurementError: if a request fails; it names the prompt.
     """
     lengths = {p.id: new_tokens if isinstance(new_tokens, int) else new_tokens[p.id] for p in prompts}
     warm = [prompts[i % len(prompts)] for i in range(max(warmup, concurrency) if warmup else 0)]
-    for seat in seats.values():
-        seat.take()
+
+    def warm_up(seat: Seat) -> None:
         _run(_fixed(seat.client, warm, lengths), concurrency=concurrency, meter=_Meter(0, None))
+
+    for seat in () if apart else seats.values():
+        seat.take()
+        warm_up(seat)
     kept: dict[str, list[Generation]] = {name: [] for name in seats}
     walls = dict.fromkeys(seats, 0.0)
     meter = _Meter(repeats * len(prompts) * len(seats), progress)
-    for forward, part in _turns(prompts, repeats=repeats, concurrency=concurrency):
+    for forward, part in _turns(prompts, repeats=repeats, whole=apart or concurrency > 1):
         for name in seats if forward else reversed(list(seats)):
-            seats[name].take()
+            if seats[name].take():
+                warm_up(seats[name])
+                seats[name].client.flush()
             start = time.perf_counter()
             kept[name] += _run(_fixed(seats[name].client, part, lengths), concurrency=concurrency, meter=meter)
             walls[name] += time.perf_counter() - start
@@ -236,9 +274,9 @@ def _fixed(client: Client, prompts: Sequence[Prompt], lengths: Mapping[str, int]
     return [_Job(client, p, max_new_tokens=lengths[p.id], ignore_eos=True, temperature=0.0) for p in prompts]
 
 
-def _turns(prompts: Sequence[Prompt], *, repeats: int, concurrency: int) -> Iterator[tuple[bool, Sequence[Prompt]]]:
-    """Yield what each turn runs, and whether the drafter goes first."""
-    parts: list[Sequence[Prompt]] = [prompts] if concurrency > 1 else [[prompt] for prompt in prompts]
+def _turns(prompts: Sequence[Prompt], *, repeats: int, whole: bool) -> Iterator[tuple[bool, Sequence[Prompt]]]:
+    """Yield what each turn runs (all prompts if ``whole``, else one), and whether the drafter goes first."""
+    parts: list[Sequence[Prompt]] = [prompts] if whole else [[prompt] for prompt in prompts]
     for repeat in range(repeats):
         yield from (((i + repeat) % 2 == 0, part) for i, part in enumerate(parts))
 

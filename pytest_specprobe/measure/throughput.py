@@ -15,7 +15,8 @@ from pytest_specprobe.measure.overhead import Overhead, client_overhead
 from pytest_specprobe.measure.records import Estimate, Generation
 from pytest_specprobe.measure.statistics import SEED, FloatArray, Quantity, Resamples, combine, resample
 
-BaselineSource = Literal["boot", "attached", "stored", "declared"]
+BaselineSource = Literal["boot", "alternating", "attached", "stored", "declared"]
+"""Where a baseline is from; ``alternating`` was booted in turn with the drafter's server, never beside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +221,11 @@ def measure_latency(requests: Sequence[Generation]) -> Latency:
         inter_token_s=_percentiles(per_token) if gaps else None,
         inter_arrival_s=_percentiles([gap for gap, _ in gaps]) if gaps else None,
     )
+
+
+def decode_rate(requests: Sequence[Generation]) -> float:
+    """Return tok/s of one stream over these requests: sum(tokens after the first arrival) / sum(decode seconds)."""
+    return sum(map(_decoded, requests)) / sum(map(_decode_s, requests))
 
 
 def _percentiles(seconds: Sequence[float]) -> Percentiles:

@@ -10,6 +10,7 @@ from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.preflight import Place
 from pytest_specprobe.profiles import Profile, Speculation
 from pytest_specprobe.server.boot import BootProgress, Server, boot
+from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.spec import ServerSpec
 
 _SAY_EVERY_S = 10.0
@@ -57,8 +58,17 @@ class Booter:
             extra_args=self.extra_args,
         )
 
-    def boot(self, drafter: Path | None, *, what: str, setting: Speculation | None = None) -> Server:
+    def boot(
+        self,
+        drafter: Path | None,
+        *,
+        what: str,
+        setting: Speculation | None = None,
+        again: OwnedServer | None = None,
+    ) -> OwnedServer:
         """Boot one server as one phase, with a live line at each change and every ten seconds between.
+
+        :param again: a suspended server that comes back; None: a new one.
 
         :raises BootError: if it does not become ready; nothing of it is left running.
         """
@@ -69,23 +79,32 @@ class Booter:
                 timeout_s=self.timeout_s,
                 progress=_narrator(what, say),
                 label=self.profile.name,
+                again=again,
             )
+
+    def fits(self, *, servers: int) -> bool:
+        """Tell whether so many servers fit beside each other, as far as the target's flags tell."""
+        share = self._share()
+        return share is None or share * servers <= _LARGEST_SHARE
+
+    def _share(self) -> float | None:
+        """Return the share of the GPU memory that one server takes; None on a CPU, and where no flag says so."""
+        args = self.profile.target.server_args
+        if self.place.device == "cpu" or "--mem-fraction-static" not in args[:-1]:
+            return None
+        return float(args[args.index("--mem-fraction-static") + 1])
 
     def require_memory(self, *, servers: int) -> None:
         """Refuse resident servers that cannot fit: the last boot would die minutes later, out of memory.
 
         :raises ProbeImpossible: if the target's ``--mem-fraction-static`` leaves no room for so many.
         """
-        args = self.profile.target.server_args
-        if self.place.device == "cpu" or "--mem-fraction-static" not in args[:-1]:
-            return
-        share = float(args[args.index("--mem-fraction-static") + 1])
-        if share * servers > _LARGEST_SHARE:
+        share = self._share()
+        if share is not None and not self.fits(servers=servers):
             raise ProbeImpossible(
                 f"{servers} servers are to be up together, and each would take {share:.0%} of the GPU memory",
                 culprit="launch-flags",
-                fix=f"set --mem-fraction-static to {_LARGEST_SHARE / servers:.2f} or less in the profile, or say how "
-                "fast the target is without speculation: --specprobe-baseline NUMBER (tok/s), URL, or none",
+                fix=f"set --mem-fraction-static to {_LARGEST_SHARE / servers:.2f} or less in the profile",
             )
 
 

@@ -32,7 +32,8 @@ class PhaseLog:
     """The phases of one drafter's probe, in the order they began.
 
     ``say`` shows one line to the person who waits; ``changed`` is called after each change, so that the report
-    on disk tells how far a run came even when it dies.
+    on disk tells how far a run came even when it dies. A phase within another (a boot between two turns of a pass)
+    takes its seconds out of the outer one's, so that all of them add up to the time that passed.
     """
 
     def __init__(self, drafter: str, *, say: Say, changed: Callable[[], None] = lambda: None) -> None:
@@ -40,10 +41,11 @@ class PhaseLog:
         self._say = say
         self._changed = changed
         self._phases: list[Phase] = []
+        self._within: list[float] = []
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """The phases so far; at most the last one is running."""
+        """The phases so far, in the order they began."""
         return tuple(self._phases)
 
     @contextmanager
@@ -54,12 +56,16 @@ class PhaseLog:
         self._phases.append(Phase(name, what, "running", 0.0))
         self._tell(name, 0.0, what)
         self._changed()
+        self._within.append(0.0)
         done = False
         try:
             yield lambda awaited: self._tell(name, time.monotonic() - start, awaited)
             done = True
         finally:
-            seconds = time.monotonic() - start
+            elapsed = time.monotonic() - start
+            seconds = elapsed - self._within.pop()
+            if self._within:
+                self._within[-1] += elapsed
             status: Status = "done" if done else "failed"
             self._phases[at] = Phase(name, what, status, seconds)
             if not done or seconds >= 1:

@@ -1,6 +1,6 @@
 """One drafter's probe: what was measured, checked and decided. Every step runs when first asked for, once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,25 +11,27 @@ from pytest_specprobe.errors import MeasurementError, SpecprobeError
 from pytest_specprobe.findings import Finding
 from pytest_specprobe.measure import validity
 from pytest_specprobe.measure.acceptance import Acceptance, measure_acceptance
+from pytest_specprobe.measure.apart import check_apart
 from pytest_specprobe.measure.curve import Curve, curve
 from pytest_specprobe.measure.passes import (
     Seat,
     ThroughputRuns,
     acceptance_pass,
     alternate,
+    apart_pass,
     natural_lengths,
     throughput_pass,
 )
 from pytest_specprobe.measure.records import Generation
 from pytest_specprobe.measure.sweep import Sweep, measure_sweep
-from pytest_specprobe.measure.throughput import Throughput, measure_throughput
+from pytest_specprobe.measure.throughput import BaselineSource, Throughput, measure_throughput
 from pytest_specprobe.probe.boots import BaselinePool
 from pytest_specprobe.probe.clock import TokenClock
 from pytest_specprobe.probe.files import Checked, ProbeFiles
 from pytest_specprobe.probe.measured import Measured
 from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.phases import PhaseLog, narrator
-from pytest_specprobe.probe.servers import CANARY_TOKENS, ProbeServers
+from pytest_specprobe.probe.servers import CANARY_TOKENS, Baseline, ProbeServers
 from pytest_specprobe.probe.stored import MAX_NEW_TOKENS
 from pytest_specprobe.profiles import Profile, Speculation
 from pytest_specprobe.server.boot import Server
@@ -143,6 +145,10 @@ class ProbeRun:
         base, server = self.servers.baseline(), self.servers.server()
         own = self._once.get("texts", self._texts)
         what = "throughput" if streams == 1 else f"throughput, {streams} streams"
+        if base.apart:
+            runs = self._apart(streams, own)
+            self.servers.prove_again()
+            return runs, self._rates(runs, base, own, streams=streams)
         if base.server is not None:
             what += ", interleaved with the baseline"
         with self.phases.phase("probe", what) as say:
@@ -160,10 +166,31 @@ class ProbeRun:
         if server.owned and self.servers.device == "cpu":
             self._load.append(check_load(before, CpuTime.now(pids)))
         self.servers.prove_again()
-        return runs, measure_throughput(
+        return runs, self._rates(runs, base, own, streams=streams)
+
+    def _apart(self, streams: int, own: Sequence[Generation]) -> ThroughputRuns:
+        """Measure two servers that are never up together; the boots between the turns are phases of their own."""
+        drafter, baseline = self.servers.relay().seats()
+        what = f"throughput, {streams} stream{'s' * (streams > 1)}, in turn with the baseline"
+        with self.phases.phase("probe", what) as say:
+            runs = apart_pass(
+                drafter,
+                baseline,
+                self.servers.prompts(),
+                new_tokens=natural_lengths(own),
+                concurrency=streams,
+                progress=narrator(what, say),
+            )
+        self._load.append(check_apart(runs.drafter))
+        return runs
+
+    @staticmethod
+    def _rates(runs: ThroughputRuns, base: Baseline, own: Sequence[Generation], *, streams: int) -> Throughput:
+        booted: BaselineSource = "boot" if base.server and base.server.owned else "attached"
+        return measure_throughput(
             runs.drafter,
             baseline=runs.baseline or base.known,
-            baseline_source="boot" if base.server and base.server.owned else "attached",
+            baseline_source="alternating" if base.apart else booted,
             dropped=validity.dropped_prompts(own),
             concurrency=streams,
             wall_s=runs.drafter_wall_s,
@@ -210,7 +237,6 @@ class ProbeRun:
     def measured(self) -> Measured:
         """Return what was measured so far."""
         peek = self._once.peek
-        server = self.servers.drafter
         speed: tuple[ThroughputRuns, Throughput] | None = peek("speed")
         return Measured(
             depth=self.profile.drafter.speculation.depth,
@@ -225,7 +251,7 @@ class ProbeRun:
             known=self.servers.known_baseline,
             curve=peek("curve"),
             sweep=peek("sweep"),
-            log_text=server.log_text() if server is not None and server.owned and speed is not None else None,
+            log_text=None if speed is None else self.servers.log_text(),
             streams=max(ACCEPTANCE_STREAMS, *self._settings.concurrency),
             errors=tuple(e for e in self._once.errors if isinstance(e, MeasurementError)),
         )

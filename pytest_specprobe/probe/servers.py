@@ -1,6 +1,7 @@
 """The running servers of one probe, proved before they are measured, and the prompts as they tokenize them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,24 +14,31 @@ from pytest_specprobe.probe.boots import BaselinePool, Booter
 from pytest_specprobe.probe.files import ProbeFiles
 from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.phases import PhaseLog
+from pytest_specprobe.probe.relay import Relay, Runner
 from pytest_specprobe.probe.stored import Question, StoredBaselines
 from pytest_specprobe.profiles import Profile, Speculation
 from pytest_specprobe.server.attach import attach
 from pytest_specprobe.server.boot import Server
 from pytest_specprobe.server.info import ServerInfo, differences
+from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.proof import prove
 from pytest_specprobe.server.spec import ServerSpec
 from pytest_specprobe.settings import Settings
 
 CANARY_TOKENS = 32
+_BOOTED = ("boot", "alternating", "stored")
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The speed without speculation: a running server, a number known from elsewhere, or neither."""
+    """The speed without speculation: a running server, a number known from elsewhere, or neither.
+
+    ``apart``: a server that is only up while the drafter's is not, and measured in turn with it.
+    """
 
     server: Server | None
     known: KnownBaseline | None
+    apart: bool = False
 
 
 class ProbeServers:
@@ -56,6 +64,7 @@ class ProbeServers:
         self._once = once
         self._open: list[Server] = []
         self._after: tuple[Finding, ...] = ()
+        self._past_logs = ""
         self._stored = StoredBaselines(settings.report, phases)
 
     def server(self) -> Server:
@@ -164,9 +173,9 @@ class ProbeServers:
         asked = self._profile.target.baseline if asked is None else asked
         if isinstance(asked, float):
             return Baseline(None, declared(asked))
-        if asked == "none" or (self._settings.server is not None and asked in ("boot", "stored")):
+        if asked == "none" or (self._settings.server is not None and asked in _BOOTED):
             return Baseline(None, None)
-        if asked not in ("boot", "stored"):
+        if asked not in _BOOTED:
             return Baseline(self._attach(asked, what="baseline"), None)
         booter, pool = self.booter(), self._baselines.servers
         spec = booter.spec(None)
@@ -174,10 +183,41 @@ class ProbeServers:
             known = self._stored.find(spec, self._question())
             if known is not None:
                 return Baseline(None, known)
+        if asked == "alternating" or not booter.fits(servers=2):
+            self._phases.note("the drafter's server and its baseline are booted in turn, two more boots")
+            return Baseline(None, None, apart=True)
         if spec not in pool:
-            booter.require_memory(servers=2)
             pool[spec] = booter.boot(None, what="baseline")
         return Baseline(pool[spec], None)
+
+    def relay(self) -> Relay:
+        """Return the drafter's server and its baseline as two that are never up together; each boot is proved.
+
+        After the pass the drafter's server is the one that is up, at its old address.
+        """
+        server = self.server()
+        if not isinstance(server, OwnedServer):
+            raise AssertionError("an attached server is not ours to suspend")
+        return Relay(Runner(self._boot_again, server, up=True), Runner(self._boot_baseline))
+
+    def _boot_again(self, server: OwnedServer | None) -> OwnedServer:
+        if server is None:
+            raise AssertionError("the drafter's server was up before the pass")
+        self._past_logs += server.log_text()
+        back = self.booter().boot(self._files.staged().path, what="drafter again", again=server)
+        require(self._proofs(back, back.client.server_info(), self.spec(), self._canary(back)))
+        return back
+
+    def _boot_baseline(self, server: OwnedServer | None) -> OwnedServer:
+        booted = self.booter().boot(None, what="baseline", again=server)
+        self._open.append(booted)
+        self._once.get("baseline info", booted.client.server_info)
+        return booted
+
+    def log_text(self) -> str | None:
+        """Return the log of every boot of the drafter's server; None if there is none or it is not ours."""
+        server = self.drafter
+        return None if server is None or not server.owned else self._past_logs + server.log_text()
 
     def _question(self) -> Question | None:
         """Return what a stored baseline must have been asked; None where a part of it is not known."""
@@ -233,9 +273,18 @@ class ProbeServers:
         require(self._proofs(server, info, spec, self._canary(server)))
         return server
 
-    def blind(self) -> Server:
-        """Boot the blind control; the caller closes it."""
-        return self._boot(self._files.staged_blind().path, what="blind control")
+    @contextmanager
+    def blind(self) -> Iterator[Server]:
+        """Boot the blind control, in the place of the drafter's server where it does not fit beside it."""
+        server = self.server()
+        crowded = not self.booter().fits(servers=2 + len(self._baselines.servers))
+        moved = server if crowded and isinstance(server, OwnedServer) else None
+        if moved:
+            moved.suspend()
+        with self._boot(self._files.staged_blind().path, what="blind control") as blind:
+            yield blind
+        if moved:
+            self._boot_again(moved)
 
     def wants_blind(self) -> bool:
         """Tell whether a blind control is asked for: by option, by profile, else wherever boots are cheap."""

@@ -109,7 +109,7 @@ def baseline_key(
 
 def measured(throughput: Throughput, *, key: Key, now: datetime) -> StoredBaseline | None:
     """Return the baseline of a throughput pass that had a server of its own for it; else None."""
-    if throughput.baseline_tok_per_s is None or throughput.baseline_source != "boot":
+    if throughput.baseline_tok_per_s is None or throughput.baseline_source not in ("boot", "alternating"):
         return None
     rows = tuple(
         (row.id, row.baseline_tokens, round(row.baseline_decode_s, 6))

@@ -88,6 +88,7 @@ def boot(
     progress: Callable[[BootProgress], None] = lambda _: None,
     label: str = "",
     stall_patience_s: float = _STALL_PATIENCE_S,
+    again: OwnedServer | None = None,
 ) -> OwnedServer:
     """Start a server and return when it is ready to serve.
 
@@ -96,12 +97,13 @@ def boot(
     :param progress: called about once a second, and at each change of phase.
     :param label: profile name for the ownership record.
     :param stall_patience_s: how long the server may show no sign of life at all (log, CPU, I/O).
+    :param again: a suspended server, which comes back at its old address and is returned; None: a new one.
     :raises BootError: if the server exits, is stuck, or is not ready in time; nothing of it is left running.
     :raises PortTaken: if other processes took the port again and again.
     """
     started_s = time.monotonic()
     for _ in range(_PORT_ATTEMPTS):
-        server = _launch(spec, log_path=log_path, label=label)
+        server = _launch(spec, log_path=log_path, label=label, again=again)
         try:
             watch = _Watch(server, spec, started_s=started_s, timeout_s=timeout_s, stall_patience_s=stall_patience_s)
             watch.until_ready(progress)
@@ -122,9 +124,9 @@ class _PortLost(BootError):
     """Another process took the port between our choosing it and the server's binding it."""
 
 
-def _launch(spec: ServerSpec, *, log_path: Path, label: str) -> OwnedServer:
-    port = _free_port()
-    key = secrets.token_hex(24)
+def _launch(spec: ServerSpec, *, log_path: Path, label: str, again: OwnedServer | None) -> OwnedServer:
+    port = int(again.url.rpartition(":")[2]) if again else _free_port()
+    key = again.api_key if again else secrets.token_hex(24)
     env, scrubbed = environment(spec, os.environ)
     words = command(spec, host=LOOPBACK, port=port)
     marker = secrets.token_hex(16)
@@ -147,6 +149,10 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str) -> OwnedServer:
             log_path=log_path.absolute(),
             scratch=scratch,
         )
+        memory = ownership.gpu_memory_mib() if spec.device == "cuda" else {}
+        if again is not None:
+            again.resume(supervised, log_path=log_path, gpu_memory_mib=memory)
+            return again
         return OwnedServer(
             supervised,
             Client(f"http://{LOOPBACK}:{port}", api_key=key),
@@ -154,7 +160,7 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str) -> OwnedServer:
             scrubbed=scrubbed,
             log_path=log_path,
             api_key=key,
-            gpu_memory_mib=ownership.gpu_memory_mib() if spec.device == "cuda" else {},
+            gpu_memory_mib=memory,
         )
     except BaseException:
         supervised.stop()

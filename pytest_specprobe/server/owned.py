@@ -59,7 +59,7 @@ class OwnedServer(Closing):
         self._supervised = supervised
         self._log_path = log_path
         self._gpu_memory_mib = gpu_memory_mib
-        self._closed = False
+        self._stopped = self._closed = False
 
     def __repr__(self) -> str:
         return f"OwnedServer({self.url!r}, pid={self.pid})"
@@ -93,11 +93,28 @@ class OwnedServer(Closing):
         if self._closed:
             return
         self.client.close()
-        self._supervised.stop()
+        self.suspend()
         self._closed = True
+
+    def suspend(self) -> None:
+        """Stop the server as ``close`` does, and keep its address, key and client for ``boot(..., again=this)``.
+
+        :raises ServerError: if a process would not end.
+        """
+        if self._stopped:
+            return
+        self._supervised.stop()
+        self._stopped = True
         ownership.forget(self._supervised.marker)
         self._redact_log()
         self._await_memory()
+
+    def resume(self, supervised: Supervised, *, log_path: Path, gpu_memory_mib: dict[str, int]) -> None:
+        """Take over the process that serves at this address again; whoever holds the client goes on with it."""
+        self._supervised, self._stopped = supervised, False
+        self.pid, self.boot_s = supervised.pid, None
+        self.log_path = self._log_path = log_path
+        self._gpu_memory_mib = gpu_memory_mib
 
     def _redact_log(self) -> None:
         """Take the key out of the log on disk: older SGLang prints all its arguments."""

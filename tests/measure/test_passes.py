@@ -6,7 +6,14 @@ from collections.abc import Callable
 import pytest
 
 from pytest_specprobe.errors import MeasurementError, ServerError
-from pytest_specprobe.measure.passes import Progress, acceptance_pass, natural_lengths, throughput_pass
+from pytest_specprobe.measure.passes import (
+    Progress,
+    Seat,
+    acceptance_pass,
+    apart_pass,
+    natural_lengths,
+    throughput_pass,
+)
 from pytest_specprobe.measure.records import Generation, Prompt
 
 Make = Callable[..., Generation]
@@ -86,6 +93,30 @@ def test_under_load_a_turn_is_all_prompts(make: Make) -> None:
     throughput_pass(own, base, PROMPTS, new_tokens=4, repeats=2, warmup=1, concurrency=2)
     requests = [c[0] for c in calls if c[1] != "flush"]
     assert requests == ["A", "A", "B", "B", *"AAABBB", *"BBBAAA"]  # two warm-up requests each: one full batch
+
+
+def test_servers_apart_run_whole_turns_and_what_came_up_anew_is_warmed_up(make: Make) -> None:
+    """A, then B twice, then A again: the server in between is warm for its second turn."""
+    calls: list[tuple[object, ...]] = []
+    up = ""
+
+    def seat(name: str) -> Seat:
+        def switch() -> bool:
+            nonlocal up
+            fresh, up = up != name, name
+            calls.append((name, "boot" if fresh else "stay"))
+            return fresh
+
+        return Seat(Recorder(name, make, calls), switch)
+
+    got = apart_pass(seat("A"), seat("B"), PROMPTS, new_tokens=4)
+    assert "".join(f"{c[0]}{str(c[1])[-1]}" for c in calls if c[1] != "flush") == (
+        "At" + "A0" + "A0A1A2" + "Bt" + "B0" + "B0B1B2" + "By" + "B0B1B2" + "At" + "A0" + "A0A1A2"
+    )
+    measured = [i for i, c in enumerate(calls) if c[1] == "p1"]
+    assert all(calls[i - 2][1] == "flush" for i in measured), "the cache is empty before each measured turn"
+    assert [g.prompt_id for g in got.drafter] == ["p0", "p1", "p2"] * 2
+    assert len(got.baseline) == 6
 
 
 @pytest.mark.parametrize("concurrency", [1, 2])

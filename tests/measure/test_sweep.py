@@ -22,10 +22,11 @@ class OneBoot:
         self.steps = 0
         self.calls: list[str] = []
 
-    def pin(self, steps: int) -> Callable[[], None]:
-        def switch() -> None:
+    def pin(self, steps: int) -> Callable[[], bool]:
+        def switch() -> bool:
             self.steps = steps
             self.calls.append(f"={steps}")
+            return False
 
         return switch
 
