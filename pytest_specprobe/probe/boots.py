@@ -1,5 +1,6 @@
 """Boots the servers of one probe, and tells the person who waits how far each is."""
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,12 +10,12 @@ from pytest_specprobe.errors import ProbeImpossible
 from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.preflight import Place
 from pytest_specprobe.profiles import Profile, Speculation
+from pytest_specprobe.server import memory
 from pytest_specprobe.server.boot import BootProgress, Server, boot
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.spec import ServerSpec
 
 _SAY_EVERY_S = 10.0
-_LARGEST_SHARE = 0.94
 
 
 @dataclass(slots=True)
@@ -84,27 +85,23 @@ class Booter:
 
     def fits(self, *, servers: int) -> bool:
         """Tell whether so many servers fit beside each other, as far as the target's flags tell."""
-        share = self._share()
-        return share is None or share * servers <= _LARGEST_SHARE
+        return self.place.device == "cpu" or memory.fits(self._args, servers=servers)
 
-    def _share(self) -> float | None:
-        """Return the share of the GPU memory that one server takes; None on a CPU, and where no flag says so."""
-        args = self.profile.target.server_args
-        if self.place.device == "cpu" or "--mem-fraction-static" not in args[:-1]:
-            return None
-        return float(args[args.index("--mem-fraction-static") + 1])
+    @property
+    def _args(self) -> tuple[str, ...]:
+        return (*self.profile.target.server_args, *self.extra_args)
 
     def require_memory(self, *, servers: int) -> None:
         """Refuse resident servers that cannot fit: the last boot would die minutes later, out of memory.
 
         :raises ProbeImpossible: if the target's ``--mem-fraction-static`` leaves no room for so many.
         """
-        share = self._share()
-        if share is not None and not self.fits(servers=servers):
+        if not self.fits(servers=servers):
+            share = memory.memory_share(self._args)
             raise ProbeImpossible(
                 f"{servers} servers are to be up together, and each would take {share:.0%} of the GPU memory",
                 culprit="launch-flags",
-                fix=f"set --mem-fraction-static to {_LARGEST_SHARE / servers:.2f} or less in the profile",
+                fix=f"set {memory.FLAG} to {math.floor(100 * memory.MOST / servers) / 100:.2f} or less in the profile",
             )
 
 
