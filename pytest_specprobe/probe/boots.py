@@ -97,11 +97,11 @@ class Booter:
         :raises ProbeImpossible: if the target's ``--mem-fraction-static`` leaves no room for so many.
         """
         if not self.fits(servers=servers):
-            share = memory.memory_share(self._args)
+            share, most = memory.memory_share(self._args), math.floor(100 * memory.MOST / servers) / 100
             raise ProbeImpossible(
                 f"{servers} servers are to be up together, and each would take {share:.0%} of the GPU memory",
                 culprit="launch-flags",
-                fix=f"set {memory.FLAG} to {math.floor(100 * memory.MOST / servers) / 100:.2f} or less in the profile",
+                fix=f"set {memory.FLAG} to {most:.2f} or less in the profile",
             )
 
 

@@ -1,6 +1,7 @@
 """How much of each GPU a server takes, as its flags say, and how many of them fit beside each other."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 FLAG = "--mem-fraction-static"
 DEFAULT = 0.85
@@ -15,7 +16,7 @@ def memory_share(server_args: Sequence[str]) -> float:
     The last mention counts, as it does for SGLang. A value that SGLang will refuse counts as the default.
     """
     found = DEFAULT
-    for word, after in zip(server_args, [*server_args[1:], ""], strict=True):
+    for word, after in pairwise([*server_args, ""]):
         name, equals, value = word.partition("=")
         if name == FLAG:
             found = _share(value if equals else after)
