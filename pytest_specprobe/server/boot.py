@@ -17,6 +17,7 @@ from pytest_specprobe.server import boot_times, ownership
 from pytest_specprobe.server.bootlog import Phase, advance, tail
 from pytest_specprobe.server.client import Client
 from pytest_specprobe.server.diagnosis import diagnose
+from pytest_specprobe.server.gpu_memory import GpuMemory
 from pytest_specprobe.server.growing_log import GrowingLog
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.process import Supervised
@@ -114,8 +115,9 @@ def boot(
         except BaseException:
             server.close()
             raise
-        server.boot_s = time.monotonic() - started_s
-        boot_times.remember(spec, server.boot_s)
+        boot_s = time.monotonic() - started_s
+        server.came_up(boot_s=boot_s)
+        boot_times.remember(spec, boot_s)
         return server
     raise PortTaken(failure.what, culprit=failure.culprit, fix=failure.fix, detail=failure.detail)
 
@@ -131,6 +133,7 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str, again: OwnedServer 
     words = command(spec, host=LOOPBACK, port=port)
     marker = secrets.token_hex(16)
     scratch = ownership.scratch_dir(marker)
+    gpu_memory = GpuMemory() if spec.device == "cuda" else None
     supervised = Supervised.start(
         (*words, "--config", str(scratch / _CONFIG)),
         # SGLang leaves its sockets behind wherever temporary files go.
@@ -149,9 +152,8 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str, again: OwnedServer 
             log_path=log_path.absolute(),
             scratch=scratch,
         )
-        memory = ownership.gpu_memory_mib() if spec.device == "cuda" else {}
         if again is not None:
-            again.resume(supervised, log_path=log_path, gpu_memory_mib=memory)
+            again.resume(supervised, log_path=log_path, gpu_memory=gpu_memory)
             return again
         return OwnedServer(
             supervised,
@@ -160,7 +162,7 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str, again: OwnedServer 
             scrubbed=scrubbed,
             log_path=log_path,
             api_key=key,
-            gpu_memory_mib=memory,
+            gpu_memory=gpu_memory,
         )
     except BaseException:
         supervised.stop()

@@ -11,14 +11,15 @@ from pytest_specprobe.server import ownership
 from pytest_specprobe.server.bootlog import tail
 from pytest_specprobe.server.client import Client
 from pytest_specprobe.server.closing import Closing
+from pytest_specprobe.server.gpu_memory import GpuMemory
 from pytest_specprobe.server.process import Supervised
 from pytest_specprobe.server.redaction import redact_text
+from pytest_specprobe.server.supervisor import marked
 
 logger = logging.getLogger(__name__)
 
 _LOG_LIMIT = 64 << 20  # bytes of a log that are looked at, from its end
 _MEMORY_PATIENCE_S = 60.0
-_MEMORY_SLACK_MIB = 512
 
 
 def read_log(path: Path, *, secrets: tuple[str, ...] = ()) -> str:
@@ -46,7 +47,7 @@ class OwnedServer(Closing):
         scrubbed: tuple[str, ...],
         log_path: Path,
         api_key: str,
-        gpu_memory_mib: dict[str, int],
+        gpu_memory: GpuMemory | None,
     ) -> None:
         self.client = client
         self.url = client.url
@@ -58,7 +59,7 @@ class OwnedServer(Closing):
         self.api_key = api_key
         self._supervised = supervised
         self._log_path = log_path
-        self._gpu_memory_mib = gpu_memory_mib
+        self._gpu_memory = gpu_memory
         self._stopped = self._closed = False
 
     def __repr__(self) -> str:
@@ -67,6 +68,12 @@ class OwnedServer(Closing):
     def alive(self) -> bool:
         """Tell whether the server process runs."""
         return self._supervised.poll()
+
+    def came_up(self, *, boot_s: float) -> None:
+        """Note that the server is ready, ``boot_s`` seconds after its launch."""
+        self.boot_s = boot_s
+        if self._gpu_memory is not None:
+            self._gpu_memory.came_up()
 
     def wait(self, timeout_s: float) -> bool:
         """Wait up to ``timeout_s`` seconds for the server to end; return whether it still runs."""
@@ -103,18 +110,20 @@ class OwnedServer(Closing):
         """
         if self._stopped:
             return
+        if self._gpu_memory is not None:
+            self._gpu_memory.leaving(process.pid for process in marked(self._supervised.marker))
         self._supervised.stop()
         self._stopped = True
         ownership.forget(self._supervised.marker)
         self._redact_log()
         self._await_memory()
 
-    def resume(self, supervised: Supervised, *, log_path: Path, gpu_memory_mib: dict[str, int]) -> None:
+    def resume(self, supervised: Supervised, *, log_path: Path, gpu_memory: GpuMemory | None) -> None:
         """Take over the process that serves at this address again; whoever holds the client goes on with it."""
         self._supervised, self._stopped = supervised, False
         self.pid, self.boot_s = supervised.pid, None
         self.log_path = self._log_path = log_path
-        self._gpu_memory_mib = gpu_memory_mib
+        self._gpu_memory = gpu_memory
 
     def _redact_log(self) -> None:
         """Take the key out of the log on disk: older SGLang prints all its arguments."""
@@ -134,19 +143,9 @@ class OwnedServer(Closing):
     def _await_memory(self) -> None:
         """Wait for the driver, which gives memory back a while after the process is gone."""
         deadline = time.monotonic() + _MEMORY_PATIENCE_S
-        while held := self._held_memory():
+        while held := self._gpu_memory.held() if self._gpu_memory is not None else "":
             if time.monotonic() > deadline:
                 holders = "; ".join(map(str, ownership.gpu_holders())) or "no process is named"
                 logger.warning("GPU memory has not come back: %s (%s)", held, holders)
                 return
             time.sleep(1.0)
-
-    def _held_memory(self) -> str:
-        if not self._gpu_memory_mib:
-            return ""
-        now = ownership.gpu_memory_mib()
-        return ", ".join(
-            f"{uuid}: {now[uuid]} MiB, {before} before"
-            for uuid, before in self._gpu_memory_mib.items()
-            if now.get(uuid, 0) > before + _MEMORY_SLACK_MIB
-        )

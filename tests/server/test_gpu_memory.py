@@ -1,14 +1,16 @@
 """GPU holders and memory through nvidia-smi; a stand-in program, since the memory has to change on cue."""
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from pytest_specprobe.server import owned, ownership
-from pytest_specprobe.server.boot import boot
+from pytest_specprobe.server.boot import BootProgress, boot
 from pytest_specprobe.server.spec import ServerSpec
 
 
@@ -19,13 +21,27 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     program = folder / "nvidia-smi"
     program.write_text(
-        f'#!/bin/sh\ncase "$1" in *compute-apps*) cat {tmp_path}/apps;; *) cat {tmp_path}/used;; esac\n'
+        '#!/bin/sh\ncase "$1" in\n'
+        # as the driver does, the program forgets a process that is gone; 999999999 stands for a stranger's
+        f'*compute-apps*) while IFS=, read -r pid rest; do if [ "$pid" = 999999999 ] || [ "$pid" = "[N/A]" ] '
+        f'|| [ -d "/proc/$pid" ]; then echo "$pid,$rest"; fi; done < {tmp_path}/apps;;\n'
+        f"*) cat {tmp_path}/used;;\nesac\n"
     )
     program.chmod(0o755)
     (tmp_path / "apps").write_text(f"{os.getpid()}, 2048, GPU-1\n999999999, 10, GPU-1\n[N/A], 1, GPU-1\n")
     (tmp_path / "used").write_text("GPU-1, 100\n")
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     return tmp_path
+
+
+def grows_to(used: Path, mib: int) -> Callable[[BootProgress], None]:
+    """Let the server take memory as it becomes ready."""
+
+    def watch(progress: BootProgress) -> None:
+        if progress.phase == "ready":
+            used.write_text(f"GPU-1, {mib}\n")
+
+    return watch
 
 
 def test_holders_are_named_with_memory_and_user(nvidia_smi: Path) -> None:
@@ -56,12 +72,40 @@ def test_the_end_waits_for_the_memory_and_warns_if_it_does_not_come_back(
     caplog: Any,
 ) -> None:
     monkeypatch.setattr(owned, "_MEMORY_PATIENCE_S", 1.5)
-    with boot(fake_spec(), log_path=tmp_path / "server.log", timeout_s=60):
-        (nvidia_smi / "used").write_text("GPU-1, 90000\n")
-    assert "GPU-1: 90000 MiB, 100 before" in caplog.text
+    used = nvidia_smi / "used"
+    with boot(fake_spec(), log_path=tmp_path / "server.log", timeout_s=60, progress=grows_to(used, 90_000)):
+        pass
+    assert "GPU-1: 90000 MiB, 100 expected" in caplog.text
     assert f"pid {os.getpid()}" in caplog.text
     caplog.clear()
     (nvidia_smi / "used").write_text("GPU-1, 100\n")
     with boot(fake_spec(), log_path=tmp_path / "server.log", timeout_s=60):
         (nvidia_smi / "used").write_text("GPU-1, 300\n")
+    assert not caplog.records
+
+
+def test_a_server_that_stays_up_is_not_waited_for(
+    fake_spec: Callable[..., ServerSpec], tmp_path: Path, nvidia_smi: Path, caplog: Any
+) -> None:
+    """A drafter's server goes while the baseline, booted after it, stays: the level stays above the first one."""
+    used = nvidia_smi / "used"
+    first = boot(fake_spec(), log_path=tmp_path / "1.log", timeout_s=60, progress=grows_to(used, 40_000))
+    with boot(fake_spec(), log_path=tmp_path / "2.log", timeout_s=60, progress=grows_to(used, 70_000)):
+        stopper = Thread(target=first.close)
+        stopper.start()
+        time.sleep(3)
+        assert stopper.is_alive(), "the first one's memory has not come back"
+        used.write_text("GPU-1, 30100\n")
+        stopper.join(10)
+        assert not stopper.is_alive()
+        used.write_text("GPU-1, 100\n")
+    assert not caplog.records
+
+
+def test_where_the_driver_names_processes_only_ours_are_waited_for(
+    fake_spec: Callable[..., ServerSpec], tmp_path: Path, nvidia_smi: Path, caplog: Any
+) -> None:
+    with boot(fake_spec(), log_path=tmp_path / "server.log", timeout_s=60) as server:
+        (nvidia_smi / "apps").write_text(f"{server.pid}, 40000, GPU-1\n999999999, 50000, GPU-1\n")
+        (nvidia_smi / "used").write_text("GPU-1, 90000\n")
     assert not caplog.records
