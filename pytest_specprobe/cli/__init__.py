@@ -8,7 +8,7 @@ from importlib import import_module
 from pytest_specprobe.cli.parser import new_parser
 from pytest_specprobe.errors import SpecprobeError
 
-GROUPS = ("checkpoint", "decide", "report", "history", "compare", "doctor", "init")
+GROUPS = ("checkpoint", "decide", "report", "history", "compare", "doctor", "init", "serve", "servers")
 UNUSABLE = 2
 
 

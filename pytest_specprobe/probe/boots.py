@@ -1,6 +1,7 @@
 """Boots the servers of one probe, and tells the person who waits how far each is."""
 
 import math
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from pytest_specprobe.probe.preflight import Place
 from pytest_specprobe.profiles import Profile, Speculation
 from pytest_specprobe.server import memory
 from pytest_specprobe.server.boot import BootProgress, Server, boot
+from pytest_specprobe.server.gpu_hold import GpuHold
+from pytest_specprobe.server.gpus import gpus_of
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.spec import ServerSpec
 
@@ -33,7 +36,11 @@ class BaselinePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booter:
-    """What all servers of one probe have in common. ``folder`` is where their logs go."""
+    """What all servers of one probe have in common.
+
+    ``folder`` is where their logs go, ``hold`` has the GPUs that this run took for itself. ``api_key`` is the key
+    that they insist on; None gives each a random one.
+    """
 
     profile: Profile
     target: Path
@@ -43,6 +50,8 @@ class Booter:
     timeout_s: float
     folder: Path
     phases: PhaseLog
+    hold: GpuHold
+    api_key: str | None = None
 
     def spec(self, drafter: Path | None, *, setting: Speculation | None = None) -> ServerSpec:
         """Return the server that speculates with ``drafter``; without one, the baseline: same target, same flags.
@@ -72,16 +81,26 @@ class Booter:
         :param again: a suspended server that comes back; None: a new one.
 
         :raises BootError: if it does not become ready; nothing of it is left running.
+        :raises ServerError: if another run of this user keeps a GPU that it needs.
         """
+        spec = self.spec(drafter, setting=setting)
+        self._take_gpus(spec)
         with self.phases.phase("boot", what) as say:
             return boot(
-                self.spec(drafter, setting=setting),
+                spec,
                 log_path=self.folder / f"{self.profile.name}-{re.sub('[^a-z0-9]+', '-', what)}.log",
                 timeout_s=self.timeout_s,
                 progress=_narrator(what, say),
                 label=self.profile.name,
+                api_key=self.api_key,
                 again=again,
             )
+
+    def _take_gpus(self, spec: ServerSpec) -> None:
+        gpus = gpus_of(spec, os.environ | dict(spec.env))
+        if not self.hold.held(gpus):
+            with self.phases.phase("free", f"take {len(gpus)} GPU(s) for this run") as say:
+                self.hold.take(gpus, what=self.profile.name, patience_s=self.timeout_s, say=say)
 
     def fits(self, *, servers: int) -> bool:
         """Tell whether so many servers fit beside each other, as far as the target's flags tell."""

@@ -8,11 +8,11 @@ from pytest_specprobe.checkpoint.inspect import inspect
 from pytest_specprobe.checkpoint.read import TargetFiles, load_target
 from pytest_specprobe.errors import CheckFailed, CheckpointError
 from pytest_specprobe.findings import Finding, failed
+from pytest_specprobe.probe.free import clear
 from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.preflight import Preflight, preflight
 from pytest_specprobe.profiles import Profile
-from pytest_specprobe.server.ownership import gpu_holders
 from pytest_specprobe.settings import Settings
 from pytest_specprobe.staging import Staged, context_length, stage
 
@@ -47,13 +47,11 @@ class ProbeFiles:
 
     def _preflight(self) -> Preflight:
         settings = self._settings
-        with self._phases.phase("free", "what holds the GPUs"):
-            holders = () if settings.server or settings.static else gpu_holders()
-        found = preflight(self._profile, settings)
-        if found.place and found.place.device == "cuda" and holders:
-            named = "; ".join(f"pid {h.pid} ({h.user}) {h.command}: {h.what}" for h in holders)
-            self._phases.note(f"GPU memory is held by others, who are left alone: {named}")
-        return found
+        if settings.server is None and not settings.static:
+            with self._phases.phase("free", "leftovers of this tool; who holds GPUs and ports") as say:
+                for line in clear(self._profile, device=settings.device, cache=self._cache):
+                    say(line)
+        return preflight(self._profile, settings)
 
     def checkpoint(self) -> Checked:
         """Run the static checks.

@@ -1,7 +1,7 @@
 """One drafter's probe: what was measured, checked and decided. Every step runs when first asked for, once."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_specprobe.checkpoint.read import load_drafter
@@ -35,6 +35,7 @@ from pytest_specprobe.probe.servers import CANARY_TOKENS, Baseline, ProbeServers
 from pytest_specprobe.probe.stored import MAX_NEW_TOKENS
 from pytest_specprobe.profiles import Profile, Speculation
 from pytest_specprobe.server.boot import Server
+from pytest_specprobe.server.gpu_hold import GpuHold
 from pytest_specprobe.server.load import CpuTime, check_load
 from pytest_specprobe.settings import Settings
 from pytest_specprobe.staging import context_length
@@ -45,13 +46,19 @@ ACCEPTANCE_STREAMS = 4
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the probes of one session have in common. ``cache`` holds staged drafters."""
+    """What the probes of one session have in common.
+
+    ``cache`` holds staged drafters, ``hold`` the GPUs that the session took for itself; ``api_key`` is what its
+    servers insist on (None: each on a random one).
+    """
 
     settings: Settings
     clock: TokenClock
     server_args: Callable[[Profile], tuple[str, ...]]
     baselines: BaselinePool
     cache: Path
+    hold: GpuHold = field(default_factory=GpuHold)
+    api_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,8 @@ class ProbeRun:
             settings=shared.settings,
             extra_args=shared.server_args,
             baselines=shared.baselines,
+            hold=shared.hold,
+            api_key=shared.api_key,
             phases=phases,
             once=self._once,
         )
@@ -163,7 +172,7 @@ class ProbeRun:
                 concurrency=streams,
                 progress=narrator(what, say),
             )
-        if server.owned and self.servers.device == "cpu":
+        if server.vouched and server.device == "cpu":
             self._load.append(check_load(before, CpuTime.now(pids)))
         self.servers.prove_again()
         return runs, self._rates(runs, base, own, streams=streams)

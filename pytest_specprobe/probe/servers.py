@@ -19,6 +19,7 @@ from pytest_specprobe.probe.stored import Question, StoredBaselines
 from pytest_specprobe.profiles import Profile, Speculation
 from pytest_specprobe.server.attach import attach
 from pytest_specprobe.server.boot import Server
+from pytest_specprobe.server.gpu_hold import GpuHold
 from pytest_specprobe.server.info import ServerInfo, differences
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.proof import prove
@@ -52,9 +53,13 @@ class ProbeServers:
         settings: Settings,
         extra_args: Callable[[Profile], tuple[str, ...]],
         baselines: BaselinePool,
+        hold: GpuHold,
+        api_key: str | None,
         phases: PhaseLog,
         once: Once,
     ) -> None:
+        self._hold = hold
+        self._api_key = api_key
         self._profile = profile
         self._files = files
         self._settings = settings
@@ -82,7 +87,11 @@ class ProbeServers:
         if settings.server is None:
             return self._boot(self._files.staged().path, what="drafter")
         self._files.checkpoint()
-        return self._attach(settings.server, what="server")
+        server = self._attach(settings.server, what="server")
+        if server.vouched:
+            # It runs the staged copy, which is found again by what is in it.
+            self._files.staged()
+        return server
 
     def _attach(self, url: str, *, what: str) -> Server:
         with self._phases.phase("boot", f"attach to the {what} at {url}"):
@@ -111,9 +120,10 @@ class ProbeServers:
         return prove(
             info,
             spec=spec,
-            log_text=server.log_text() if server.owned else None,
+            log_text=server.log_text() if server.vouched else None,
             canary=canary,
-            scrubbed=server.scrubbed if server.owned else None,
+            scrubbed=server.scrubbed if server.vouched else None,
+            variables=server.variables,
         )
 
     def prove_again(self) -> None:
@@ -125,10 +135,11 @@ class ProbeServers:
         """Return what the drafter's server was asked to be, booted here or not."""
         if self._settings.server is None:
             return self.booter().spec(self._files.staged().path)
-        checked = self._files.checkpoint()
+        checked, server = self._files.checkpoint(), self._once.get("server", self._server)
+        drafter = self._files.staged().path if server.vouched else checked.drafter
         return ServerSpec(
             model=str(checked.target.path),
-            drafter=checked.drafter,
+            drafter=drafter,
             speculation=self._profile.drafter.speculation,
             tp=self._profile.target.tp,
         )
@@ -156,6 +167,8 @@ class ProbeServers:
             timeout_s=settings.boot_timeout_s or target.boot_timeout_s,
             folder=settings.report / "logs",
             phases=self._phases,
+            hold=self._hold,
+            api_key=self._api_key,
         )
 
     def baseline(self) -> Baseline:
@@ -215,9 +228,9 @@ class ProbeServers:
         return booted
 
     def log_text(self) -> str | None:
-        """Return the log of every boot of the drafter's server; None if there is none or it is not ours."""
+        """Return the log of every boot of the drafter's server; None if there is none or it cannot be seen."""
         server = self.drafter
-        return None if server is None or not server.owned else self._past_logs + server.log_text()
+        return None if server is None or not server.vouched else self._past_logs + server.own_log_text()
 
     def _question(self) -> Question | None:
         """Return what a stored baseline must have been asked; None where a part of it is not known."""

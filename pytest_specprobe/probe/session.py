@@ -17,6 +17,7 @@ from pytest_specprobe.profiles import Profile, load_profiles
 from pytest_specprobe.record import report
 from pytest_specprobe.record.markdown import to_step_summary
 from pytest_specprobe.record.remember import remember
+from pytest_specprobe.server.gpu_hold import GpuHold
 from pytest_specprobe.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ class ProbeSession:
         self.clock = TokenClock()
         self.wanted: set[str] = set()
         self._baselines = BaselinePool()
+        self._hold = GpuHold()
         self._profiles = {name: profiles.get(name) for name in settings.drafters}
         shared = Shared(
             settings=settings,
@@ -48,6 +50,7 @@ class ProbeSession:
             server_args=server_args,
             baselines=self._baselines,
             cache=user_cache_path("specprobe") / "staged",
+            hold=self._hold,
         )
         self._runs = {
             name: ProbeRun(profile, shared, PhaseLog(name, say=say, changed=self._changed))
@@ -105,6 +108,7 @@ class ProbeSession:
         for run in self._runs.values():
             run.close()
         self._baselines.close()
+        self._hold.release()
 
     def machine_info(self) -> dict[str, Any]:
         """Return what a stored benchmark says of the machine beside pytest-benchmark's own: GPUs, driver, SGLang."""

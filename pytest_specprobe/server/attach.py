@@ -1,39 +1,68 @@
-"""Probe a server that someone else runs; it is never stopped."""
+"""Probe a server that is already running; it is never stopped.
+
+One that ``specprobe serve`` runs on this machine is *vouched for*: its ownership record says what was started, and
+the process that listens on the port is the recorded one (pid, start time, marker), whose environment can be read.
+"""
 
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from pytest_specprobe.server.client import Client
+from pytest_specprobe.server import ownership
+from pytest_specprobe.server.bootlog import tail
+from pytest_specprobe.server.client import Client, is_loopback
 from pytest_specprobe.server.closing import Closing
+from pytest_specprobe.server.owned import read_log
 
 API_KEY_VARIABLE = "SPECPROBE_API_KEY"
 
 
 class AttachedServer(Closing):
-    """A server that was there before us and stays when we are gone; its log and environment are not ours to see."""
+    """A server that was there before us and stays when we are gone.
+
+    :param record: its ownership record, if it was started by this tool on this machine; None if its log, command and
+        environment are not ours to see.
+    :param api_key: kept out of what the log shows.
+    """
 
     owned = False
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, record: ownership.Owned | None = None, api_key: str | None = None) -> None:
         self.client = client
         self.url = client.url
-        self.pid: int | None = None
-        self.command: tuple[str, ...] | None = None
-        self.scrubbed: tuple[str, ...] = ()
+        self.vouched = record is not None
+        self.device = record.device if record else ""
+        self.pid: int | None = record.pid if record else None
+        self.command: tuple[str, ...] | None = record.command if record else None
+        self.scrubbed: tuple[str, ...] = record.scrubbed if record else ()
         self.boot_s: float | None = None
-        self.log_path: Path | None = None
+        self.log_path: Path | None = Path(record.log_path) if record else None
+        self._record = record
+        self._secrets = (api_key,) if api_key else ()
+        self._log_start = self.log_path.stat().st_size if self.log_path and self.log_path.exists() else 0
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the variables in the environment of the server's processes; none where they cannot be seen."""
+        return ownership.variables_of(self._record) if self._record else ()
 
     def alive(self) -> bool:
         """Tell whether the server answers."""
         return self.client.healthy()
 
     def log_text(self) -> str:
-        """Return nothing: the log is elsewhere."""
-        return ""
+        """Return the whole log, redacted; empty where it is elsewhere."""
+        return "" if self.log_path is None else read_log(self.log_path, secrets=self._secrets)
 
-    def log_tail(self, lines: int = 30) -> str:  # noqa: ARG002 - as an owned server's
-        """Return nothing: the log is elsewhere."""
-        return ""
+    def own_log_text(self) -> str:
+        """Return what the log got since this run attached, redacted: earlier probes had their own requests."""
+        if self.log_path is None:
+            return ""
+        return read_log(self.log_path, secrets=self._secrets, start=self._log_start)
+
+    def log_tail(self, lines: int = 30) -> str:
+        """Return the last lines of the log that say something, redacted; empty where it is elsewhere."""
+        return tail(self.log_text(), lines)
 
     def close(self) -> None:
         """Disconnect; the server runs on."""
@@ -47,10 +76,24 @@ def attach(url: str, *, api_key: str | None = None) -> AttachedServer:
     :raises ServerError: if it cannot be reached, or refuses the key.
     :raises MeasurementError: if it is no SGLang server.
     """
-    client = Client(url, api_key=api_key or os.environ.get(API_KEY_VARIABLE))
+    key = api_key or os.environ.get(API_KEY_VARIABLE)
+    client = Client(url, api_key=key)
     try:
         client.server_info()
     except BaseException:
         client.close()
         raise
-    return AttachedServer(client)
+    return AttachedServer(client, record=_record(client.url), api_key=key)
+
+
+def _record(url: str) -> ownership.Owned | None:
+    """Return the record of the server at a URL, if the one who listens there is provably the recorded one."""
+    parts = urlsplit(url)
+    if parts.port is None or not is_loopback(parts.hostname or ""):
+        # Elsewhere, or behind a proxy: whoever answers is not known to be what runs here.
+        return None
+    listening = {holder.pid for holder in ownership.port_holders(parts.port)}
+    for owned in ownership.servers():
+        if owned.port == parts.port and listening and listening <= {p.pid for p in ownership.processes_of(owned)}:
+            return owned
+    return None

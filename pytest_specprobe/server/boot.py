@@ -18,6 +18,7 @@ from pytest_specprobe.server.bootlog import Phase, advance, tail
 from pytest_specprobe.server.client import Client
 from pytest_specprobe.server.diagnosis import diagnose
 from pytest_specprobe.server.gpu_memory import GpuMemory
+from pytest_specprobe.server.gpus import gpus_of
 from pytest_specprobe.server.growing_log import GrowingLog
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.process import Supervised
@@ -51,25 +52,38 @@ class BootProgress:
 
 
 class Server(Protocol):
-    """A server that can be probed: owned (booted here) or attached (someone else's)."""
+    """A server that can be probed: owned (booted here) or attached (someone else's).
+
+    ``vouched`` tells whether its command, environment and log are known: it was booted here, or by ``specprobe
+    serve`` on this machine. ``device`` is "" where it is not.
+    """
 
     client: Client
     url: str
     owned: bool
+    vouched: bool
+    device: str
     pid: int | None
     command: tuple[str, ...] | None
     scrubbed: tuple[str, ...]
     boot_s: float | None
     log_path: Path | None
 
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of variables seen in the environment of a server that was not booted here, but is vouched for."""
+
     def alive(self) -> bool:
         """Tell whether the process runs (owned) or answers (attached)."""
 
     def log_tail(self, lines: int = 30) -> str:
-        """Return the last lines of the log, redacted; empty for an attached server."""
+        """Return the last lines of the log, redacted; empty for a server that is not vouched for."""
 
     def log_text(self) -> str:
-        """Return the whole log, redacted; empty for an attached server."""
+        """Return the whole log, redacted; empty for a server that is not vouched for."""
+
+    def own_log_text(self) -> str:
+        """Return the part of the log since this run has the server, redacted."""
 
     def close(self) -> None:
         """Stop an owned server and wait until nothing of it is left; only disconnect from an attached one."""
@@ -88,6 +102,7 @@ def boot(
     timeout_s: float,
     progress: Callable[[BootProgress], None] = lambda _: None,
     label: str = "",
+    api_key: str | None = None,
     stall_patience_s: float = _STALL_PATIENCE_S,
     again: OwnedServer | None = None,
 ) -> OwnedServer:
@@ -97,6 +112,7 @@ def boot(
     :param timeout_s: patience in seconds for the whole boot.
     :param progress: called about once a second, and at each change of phase.
     :param label: profile name for the ownership record.
+    :param api_key: the key that the server insists on; None makes a random one.
     :param stall_patience_s: how long the server may show no sign of life at all (log, CPU, I/O).
     :param again: a suspended server, which comes back at its old address and is returned; None: a new one.
     :raises BootError: if the server exits, is stuck, or is not ready in time; nothing of it is left running.
@@ -104,7 +120,8 @@ def boot(
     """
     started_s = time.monotonic()
     for _ in range(_PORT_ATTEMPTS):
-        server = _launch(spec, log_path=log_path, label=label, again=again)
+        key = api_key or secrets.token_hex(24)
+        server = _launch(spec, log_path=log_path, label=label, key=key, again=again)
         try:
             watch = _Watch(server, spec, started_s=started_s, timeout_s=timeout_s, stall_patience_s=stall_patience_s)
             watch.until_ready(progress)
@@ -126,9 +143,9 @@ class _PortLost(BootError):
     """Another process took the port between our choosing it and the server's binding it."""
 
 
-def _launch(spec: ServerSpec, *, log_path: Path, label: str, again: OwnedServer | None) -> OwnedServer:
+def _launch(spec: ServerSpec, *, log_path: Path, label: str, key: str, again: OwnedServer | None) -> OwnedServer:
     port = int(again.url.rpartition(":")[2]) if again else _free_port()
-    key = again.api_key if again else secrets.token_hex(24)
+    key = again.api_key if again else key
     env, scrubbed = environment(spec, os.environ)
     words = command(spec, host=LOOPBACK, port=port)
     marker = secrets.token_hex(16)
@@ -151,9 +168,14 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str, again: OwnedServer 
             label=label,
             log_path=log_path.absolute(),
             scratch=scratch,
+            device=spec.device,
+            gpus=gpus_of(spec, env),
+            drafter=spec.drafter,
+            command=redact_command(words),
+            scrubbed=scrubbed,
         )
         if again is not None:
-            again.resume(supervised, log_path=log_path, gpu_memory=gpu_memory)
+            again.resume(supervised, log_path=log_path, scratch=scratch, gpu_memory=gpu_memory)
             return again
         return OwnedServer(
             supervised,
@@ -161,6 +183,8 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str, again: OwnedServer 
             command=redact_command(words),
             scrubbed=scrubbed,
             log_path=log_path,
+            scratch=scratch,
+            device=spec.device,
             api_key=key,
             gpu_memory=gpu_memory,
         )

@@ -258,12 +258,13 @@ def _checked(url: str, *, with_key: bool) -> str:
             culprit="harness",
             fix="put the key into SPECPROBE_API_KEY instead",
         )
-    if with_key and parts.scheme == "http" and not _is_loopback(parts.hostname):
+    if with_key and parts.scheme == "http" and not is_loopback(parts.hostname):
         logger.warning("the API key goes to %s unencrypted; https would protect it", parts.hostname)
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Tell whether a host name or address is this machine's own loopback."""
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host == "localhost"

@@ -7,6 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from pytest_specprobe.errors import ServerError
 from pytest_specprobe.server import ownership
 from pytest_specprobe.server.bootlog import tail
 from pytest_specprobe.server.client import Client
@@ -22,12 +23,12 @@ _LOG_LIMIT = 64 << 20  # bytes of a log that are looked at, from its end
 _MEMORY_PATIENCE_S = 60.0
 
 
-def read_log(path: Path, *, secrets: tuple[str, ...] = ()) -> str:
-    """Return a log's text (its last 64 MiB), redacted; empty if it cannot be read."""
+def read_log(path: Path, *, secrets: tuple[str, ...] = (), start: int = 0) -> str:
+    """Return a log's text from byte ``start`` on (its last 64 MiB), redacted; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _LOG_LIMIT))
+            file.seek(max(start, size - _LOG_LIMIT))
             return redact_text(file.read(_LOG_LIMIT).decode("utf-8", errors="replace"), secrets=secrets)
     except OSError:
         return ""
@@ -37,6 +38,7 @@ class OwnedServer(Closing):
     """A running server that ends with this object, or with this process, whichever is first."""
 
     owned = True
+    vouched = True
 
     def __init__(
         self,
@@ -46,6 +48,8 @@ class OwnedServer(Closing):
         command: tuple[str, ...],
         scrubbed: tuple[str, ...],
         log_path: Path,
+        scratch: Path,
+        device: str,
         api_key: str,
         gpu_memory: GpuMemory | None,
     ) -> None:
@@ -56,7 +60,9 @@ class OwnedServer(Closing):
         self.scrubbed = scrubbed
         self.boot_s: float | None = None
         self.log_path: Path | None = log_path
+        self.device = device
         self.api_key = api_key
+        self._scratch = scratch
         self._supervised = supervised
         self._log_path = log_path
         self._gpu_memory = gpu_memory
@@ -80,13 +86,39 @@ class OwnedServer(Closing):
         return self._supervised.poll(timeout_s)
 
     @property
+    def variables(self) -> tuple[str, ...]:
+        """Nothing to look at: the environment was made here, and forging variables were scrubbed from it."""
+        return ()
+
+    @property
     def exit(self) -> tuple[int | None, int | None]:
         """Exit code and signal of a server that has ended; (None, None) while it runs."""
         return self._supervised.exit_code, self._supervised.exit_signal
 
+    def key_file(self) -> Path:
+        """Write the API key where this user alone can read it, and return the file; it goes with the server.
+
+        :raises ServerError: if it cannot be written.
+        """
+        path = self._scratch / "api-key"
+        try:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                file.write(self.api_key + "\n")
+        except OSError as error:
+            raise ServerError(
+                f"the server's key cannot be written to {path}: {error.strerror}",
+                culprit="machine",
+                fix="give the temporary directory room, or name another with TMPDIR",
+            ) from error
+        return path
+
     def log_text(self) -> str:
         """Return the whole log, redacted."""
         return read_log(self._log_path, secrets=(self.api_key,))
+
+    def own_log_text(self) -> str:
+        """Return the log of the time that this run had the server: all of it."""
+        return self.log_text()
 
     def log_tail(self, lines: int = 30) -> str:
         """Return the last lines of the log that say something, redacted."""
@@ -118,9 +150,10 @@ class OwnedServer(Closing):
         self._redact_log()
         self._await_memory()
 
-    def resume(self, supervised: Supervised, *, log_path: Path, gpu_memory: GpuMemory | None) -> None:
+    def resume(self, supervised: Supervised, *, log_path: Path, scratch: Path, gpu_memory: GpuMemory | None) -> None:
         """Take over the process that serves at this address again; whoever holds the client goes on with it."""
         self._supervised, self._stopped = supervised, False
+        self._scratch = scratch
         self.pid, self.boot_s = supervised.pid, None
         self.log_path = self._log_path = log_path
         self._gpu_memory = gpu_memory

@@ -13,8 +13,10 @@ import socket
 import subprocess
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import psutil
 from platformdirs import user_state_path
@@ -36,7 +38,9 @@ class Owned:
 
     ``marker`` is the random value of ``SPECPROBE_BOOT`` in the environment of all its processes. Start times are
     clock ticks after the machine's boot, ``boot_id`` names that boot, ``created`` is seconds since the epoch.
-    ``owner_pid`` is the pytest (or ``specprobe serve``) that started it.
+    ``owner_pid`` is the pytest (or ``specprobe serve``) that started it; pids mean something in ``pid_namespace``
+    only (0: unknown). ``gpus`` are the driver's uuids. ``command`` holds no secret; ``scrubbed`` names the variables
+    that were kept from the server.
     """
 
     marker: str
@@ -51,6 +55,12 @@ class Owned:
     log_path: str
     scratch: str
     created: float
+    pid_namespace: int = 0
+    device: str = ""
+    gpus: tuple[str, ...] = ()
+    drafter: str | None = None
+    command: tuple[str, ...] = ()
+    scrubbed: tuple[str, ...] = ()
 
     @property
     def owner_lives(self) -> bool:
@@ -75,10 +85,15 @@ class Holder:
         return f"{self.what}: pid {self.pid or '?'} ({self.user}) {self.command}"
 
 
-def records_dir() -> Path:
-    """Return the directory of the records; ``SPECPROBE_STATE_DIR`` overrides the user's state directory."""
+def state_dir() -> Path:
+    """Return where this tool keeps what it must remember; ``SPECPROBE_STATE_DIR`` overrides the user's directory."""
     root = os.environ.get("SPECPROBE_STATE_DIR")
-    return (Path(root) if root else user_state_path("specprobe")) / "servers"
+    return Path(root) if root else user_state_path("specprobe")
+
+
+def records_dir() -> Path:
+    """Return the directory of the records of servers."""
+    return state_dir() / "servers"
 
 
 def scratch_dir(marker: str) -> Path:
@@ -92,7 +107,19 @@ def scratch_dir(marker: str) -> Path:
 
 
 def record(
-    *, marker: str, pid: int, start_time: int, port: int, label: str, log_path: Path, scratch: Path
+    *,
+    marker: str,
+    pid: int,
+    start_time: int,
+    port: int,
+    label: str,
+    log_path: Path,
+    scratch: Path,
+    device: str = "",
+    gpus: Iterable[str] = (),
+    drafter: Path | None = None,
+    command: Iterable[str] = (),
+    scrubbed: Iterable[str] = (),
 ) -> Path | None:
     """Write down a server that this process started; return the record's path, None if it could not be written."""
     me = read_process(os.getpid())
@@ -109,6 +136,12 @@ def record(
         log_path=str(log_path),
         scratch=str(scratch),
         created=time.time(),
+        pid_namespace=_pid_namespace(),
+        device=device,
+        gpus=tuple(gpus),
+        drafter=None if drafter is None else str(drafter),
+        command=tuple(command),
+        scrubbed=tuple(scrubbed),
     )
     path = records_dir() / f"{marker}.json"
     try:
@@ -138,7 +171,8 @@ def servers() -> tuple[Owned, ...]:
     alive = []
     for path in sorted(records_dir().glob("*.json")):
         owned = _read(path)
-        if owned is None or owned.host != socket.gethostname():
+        # In another container's namespace pids are other processes, and what lives there cannot be seen from here.
+        if owned is None or owned.host != socket.gethostname() or owned.pid_namespace not in {0, _pid_namespace()}:
             continue
         if owned.boot_id == _boot_id() and processes_of(owned):
             alive.append(owned)
@@ -152,7 +186,15 @@ def leftovers() -> tuple[Owned, ...]:
     return tuple(owned for owned in servers() if not owned.owner_lives)
 
 
-def reap(*, grace_s: float = 10.0) -> tuple[Owned, ...]:
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """A leftover that was asked to end; ``left`` are pids that would not (in the kernel, for a driver, usually)."""
+
+    owned: Owned
+    left: tuple[int, ...]
+
+
+def reap(*, grace_s: float = 10.0) -> tuple[Reaped, ...]:
     """End every leftover and return them; what is not provably ours is never touched."""
     ended = []
     for owned in leftovers():
@@ -161,7 +203,7 @@ def reap(*, grace_s: float = 10.0) -> tuple[Owned, ...]:
             logger.warning("processes %s of a server started earlier would not end", left)
         else:
             forget(owned.marker)
-        ended.append(owned)
+        ended.append(Reaped(owned, tuple(left)))
     return tuple(ended)
 
 
@@ -172,6 +214,16 @@ def processes_of(owned: Owned) -> list[Process]:
     if server is not None and not server.zombie and server.start_time == owned.start_time:
         found[server.pid] = server
     return list(found.values())
+
+
+def variables_of(owned: Owned) -> tuple[str, ...]:
+    """Return the names of all variables that the living processes of a server were started with, sorted."""
+    names: set[str] = set()
+    for process in processes_of(owned):
+        with contextlib.suppress(OSError):
+            pairs = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+            names |= {pair.partition(b"=")[0].decode(errors="replace") for pair in pairs if pair}
+    return tuple(sorted(names))
 
 
 def port_holders(port: int) -> tuple[Holder, ...]:
@@ -194,6 +246,12 @@ def gpu_memory_mib() -> dict[str, int]:
     """Return the memory in use per GPU (uuid -> MiB), by nvidia-smi; empty where there is none."""
     rows = _nvidia_smi("--query-gpu=uuid,memory.used")
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
+
+
+def gpu_indices() -> dict[int, str]:
+    """Return the uuid of each GPU by the driver's index, by nvidia-smi; empty where there is none."""
+    rows = _nvidia_smi("--query-gpu=index,uuid")
+    return {int(row[0]): row[1] for row in rows if len(row) == 2 and row[0].isdigit()}
 
 
 def _nvidia_smi(query: str) -> list[list[str]]:
@@ -225,14 +283,27 @@ def _holder(pid: int | None, what: str) -> Holder:
 
 def _read(path: Path) -> Owned | None:
     try:
-        return Owned(**json.loads(path.read_bytes()))
+        found = json.loads(path.read_bytes())
+        known = {field.name for field in fields(Owned)} & set(found)
+        return Owned(**{name: _frozen(found[name]) for name in known})
     except (OSError, ValueError, TypeError):
         return None
+
+
+def _frozen(value: object) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _is(pid: int, start_time: int) -> bool:
     process = read_process(pid)
     return process is not None and not process.zombie and process.start_time == start_time
+
+
+def _pid_namespace() -> int:
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return 0
 
 
 def _boot_id() -> str:

@@ -23,12 +23,14 @@ def prove(
     log_text: str | None,
     canary: Generation,
     scrubbed: tuple[str, ...] | None,
+    variables: tuple[str, ...] = (),
 ) -> tuple[Finding, ...]:
     """Return every proof, passing ones too; for a baseline (no drafter in ``spec``), that nothing speculates.
 
-    :param log_text: the server's log; None for an attached server, whose log nobody can see (``skip``).
-    :param scrubbed: names scrubbed from an owned server's environment; None for an attached server, where simulated
-        acceptance cannot be seen from outside.
+    :param log_text: the server's log; None for a server whose log nobody can see (``skip``).
+    :param scrubbed: names scrubbed from the environment of a server that is owned or vouched for; None for any other,
+        where simulated acceptance cannot be seen from outside.
+    :param variables: names seen in the environment of the processes of a server that is vouched for.
     """
     if spec.drafter is None:
         return (_plain(info, canary), _log(log_text))
@@ -39,7 +41,7 @@ def prove(
         _threshold(info),
         _canary(canary),
         _adaptive(info),
-        _simulated(spec, scrubbed),
+        _simulated(spec, scrubbed, variables),
         _log(log_text),
     )
 
@@ -134,8 +136,8 @@ def _adaptive(info: ServerInfo) -> Finding:
     )
 
 
-def _simulated(spec: ServerSpec, scrubbed: tuple[str, ...] | None) -> Finding:
-    forged = forging_variables(dict(spec.env))
+def _simulated(spec: ServerSpec, scrubbed: tuple[str, ...] | None, variables: tuple[str, ...]) -> Finding:
+    forged = forging_variables({**dict(spec.env), **dict.fromkeys(variables, "")})
     removed = forging_variables(dict.fromkeys(scrubbed or (), ""))
     if scrubbed is None:
         seen = "unproved: another's environment cannot be seen from outside"

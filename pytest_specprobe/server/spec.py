@@ -4,7 +4,7 @@ import getpass
 import re
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -151,6 +151,16 @@ def environment(spec: ServerSpec, base: Mapping[str, str]) -> tuple[dict[str, st
             kept[name] = ",".join(p for p in (kept.get(name, ""), _LOOPBACK) if p)
     kept["PYTHONUNBUFFERED"] = "1"
     return kept | dict(spec.env), scrubbed
+
+
+def values_of(args: Sequence[str], *flags: str) -> tuple[str, ...]:
+    """Return what a command line gives to any of these flags, as ``--flag value`` or ``--flag=value``, in order."""
+    found = []
+    for at, word in enumerate(args):
+        flag, equals, value = word.partition("=")
+        if flag in flags:
+            found.append(value if equals else "".join(args[at + 1 : at + 2]))
+    return tuple(found)
 
 
 def forging_variables(names: Mapping[str, str]) -> tuple[str, ...]:

@@ -80,6 +80,9 @@ def stage(source: Path, *, cache: Path, target_positions: int | None, blind: boo
             private = _private_copies(checkpoint) if blind else {}
             if not (final.is_dir() and _intact(final, checkpoint, config_bytes, private)):
                 _make(final, checkpoint, config_bytes, patched, private)
+            # When it was last asked for: what nobody asks for is pruned one day.
+            with contextlib.suppress(OSError):
+                os.utime(final)
     except OSError as error:
         raise StagingError(
             f"could not stage {source} at {final}: {error.strerror or error}",

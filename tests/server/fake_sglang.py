@@ -8,6 +8,7 @@ Started as ``python -m sglang.launch_server ...`` would be; behaves as the JSON 
     children   True: start a deaf, daemonised grandchild and a deaf child
     open       True: accept requests without the key
     tell       file for the pids of this process and its children
+    pair       True: say that it speculates as the command line asks, and render chats
     generate   list of what each /generate does in turn, the last one repeated (see ``SPOIL`` and ``Handler``)
     busy       how many /flush_cache calls are refused first
 """
@@ -71,11 +72,24 @@ SPOIL: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
     "aborted": lambda _, meta: meta.update(finish_reason={"type": "abort", "message": "out of memory"}),
     "incremental": lambda full, _: full.update(text="cdef", output_ids=IDS[2:]),
 }
+SETTINGS = ("draft_model_path", "num_steps", "eagle_topk", "num_draft_tokens")
 calls = {"generate": 0, "flush": 0}
 
 
 def argument(name: str) -> str:
     return sys.argv[sys.argv.index(name) + 1]
+
+
+def info() -> dict[str, Any]:
+    """What /server_info says: a fixed answer, or with ``pair`` what the command line asked for."""
+    if not PLAN.get("pair"):
+        return INFO
+    said = INFO | {"model_path": argument("--model-path")}
+    if "--speculative-algorithm" not in sys.argv:
+        return {key: value for key, value in said.items() if not key.startswith("speculative_")}
+    path, *numbers = (argument(f"--speculative-{name.replace('_', '-')}") for name in SETTINGS)
+    values = (path, *map(int, numbers))
+    return said | {f"speculative_{name}": value for name, value in zip(SETTINGS, values, strict=True)}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -103,10 +117,10 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/health":
             self.answer(503 if PLAN.get("never") else 200, b"")
         elif not self.refused():
-            self.answer(200, json.dumps(INFO).encode())
+            self.answer(200, json.dumps(info()).encode())
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if self.refused():
             return
         if self.path == "/flush_cache":
@@ -118,6 +132,9 @@ class Handler(BaseHTTPRequestHandler):
             calls["generate"] += 1
             with contextlib.suppress(OSError):
                 self.generate(turn)
+        elif self.path == "/v1/tokenize" and PLAN.get("pair"):
+            ids = [byte % 200 for byte in body[:40]]
+            self.answer(200, json.dumps({"tokens": ids, "count": len(ids)}).encode())
         else:
             self.answer(404, b"{}")
 

@@ -174,7 +174,7 @@ def test_a_leftover_of_a_killed_run_is_found_and_reaped_and_a_live_runs_server_i
         # As if the owner had been killed, and its pid given to another process since.
         record.write_text(json.dumps(fields | {"owner_start_time": fields["owner_start_time"] - 1}))
         assert [o.label for o in ownership.leftovers()] == ["leaked"]
-        assert [o.label for o in ownership.reap(grace_s=0.5)] == ["leaked"]
+        assert [(r.owned.label, r.left) for r in ownership.reap(grace_s=0.5)] == [("leaked", ())]
         assert not list(ownership.records_dir().glob("*.json"))
 
 

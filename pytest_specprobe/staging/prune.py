@@ -1,0 +1,83 @@
+"""Remove staged directories that nobody needs any more.
+
+Ours are only those that this tool made: a directory of the cache with a name it gives, whose manifest lists exactly
+the files that are in it. Anything else is left as it is.
+"""
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+from filelock import FileLock, Timeout
+
+from pytest_specprobe.staging.stage import MANIFEST
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+-[0-9a-f]{20}")
+_HALF_MADE = re.compile(r"\.([A-Za-z0-9_-]+-[0-9a-f]{20})\.[A-Za-z0-9_]+\.tmp")
+_UNUSED_S = 14 * 86400.0
+_SOURCE_GONE_S = 3600.0
+
+
+def prune(cache: Path, *, in_use: Collection[str] = (), now: float | None = None) -> tuple[Path, ...]:
+    """Remove what dead runs left in a cache of staged directories, and return it.
+
+    Removed are half-made directories of killed runs, staged ones that no run asked for in 14 days, and those whose
+    source is gone and that no run asked for in an hour (their hard links keep the source's bytes on the disk).
+
+    :param in_use: staged directories that a running server reads; never removed.
+    :param now: seconds since the epoch; None: now.
+    """
+    moment = time.time() if now is None else now
+    removed = []
+    for path in sorted(cache.glob("*")) if cache.is_dir() else ():
+        half_made = _HALF_MADE.fullmatch(path.name)
+        if path.is_symlink() or not path.is_dir() or str(path) in in_use:
+            continue
+        if half_made is None and not (_ours(path) and _idle(path, moment)):
+            continue
+        lock = FileLock(cache / f".{half_made[1] if half_made else path.name}.lock")
+        try:
+            # Whoever makes or looks at such a directory holds this.
+            with lock.acquire(timeout=0):
+                if half_made or _idle(path, moment):
+                    shutil.rmtree(path, ignore_errors=True)
+        except (Timeout, OSError):
+            continue
+        if not path.exists():
+            removed.append(path)
+    return tuple(removed)
+
+
+def _ours(path: Path) -> bool:
+    manifest = _manifest(path)
+    if manifest is None or not _NAME.fullmatch(path.name):
+        return False
+    return {file.name for file in path.iterdir()} == {*manifest.files, MANIFEST}
+
+
+def _idle(path: Path, now: float) -> bool:
+    manifest = _manifest(path)
+    if manifest is None:
+        return False
+    try:
+        idle_s = now - path.stat().st_mtime
+    except OSError:
+        return False
+    return idle_s > (_UNUSED_S if manifest.source.exists() else _SOURCE_GONE_S)
+
+
+class _Manifest(NamedTuple):
+    source: Path
+    files: frozenset[str]
+
+
+def _manifest(path: Path) -> _Manifest | None:
+    try:
+        found = json.loads((path / MANIFEST).read_bytes())
+        return _Manifest(Path(found["source"]), frozenset(found["files"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
