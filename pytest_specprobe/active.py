@@ -1,5 +1,6 @@
 """The hooks of a run with a named drafter: collect, parametrise, report, and own the exit code."""
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -35,6 +36,7 @@ class ActivePlugin:
         self._settings = settings
         self._seen: dict[str, str] = {}
         self._outcome = Outcome()
+        self._left: Counter[str | None] = Counter()
         _refuse_workers(config, settings)
         _select_suite(config)
         with _usage_errors():
@@ -89,6 +91,16 @@ class ActivePlugin:
             if "specprobe_acceptance" in getattr(item, "fixturenames", ()):
                 self.session.wanted.add(_drafter_of(item) or "")
         self._outcome.wanted = self.session.wanted
+        self._left = Counter(_drafter_of(item) for item in session.items)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
+        """Count down: a drafter's servers end with the last of its tests."""
+        self._left[_drafter_of(item)] -= 1
+
+    def awaits(self, drafter: str) -> bool:
+        """Tell whether a test of this drafter is still to come."""
+        return self._left[drafter] > 0
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

@@ -83,10 +83,12 @@ def specprobe_staged(specprobe_run: "ProbeRun") -> "Staged":
 
 
 @pytest.fixture(scope="session")
-def specprobe_server(specprobe_run: "ProbeRun") -> Iterator["Server"]:
+def specprobe_server(request: pytest.FixtureRequest, specprobe_run: "ProbeRun") -> Iterator["Server"]:
     """Give a running SGLang EAGLE-3 server of the drafter, proved to speculate; booted once per session."""
     yield specprobe_run.servers.server()
-    specprobe_run.close()
+    # In a shuffled session another drafter's test may come between two of this one's.
+    if not _active(request).awaits(specprobe_run.profile.name):
+        specprobe_run.close()
 
 
 @pytest.fixture(scope="session")
@@ -114,7 +116,11 @@ def specprobe_throughput(specprobe_run: "ProbeRun", specprobe_server: "Server") 
 
 
 def _session(request: pytest.FixtureRequest) -> "ProbeSession":
+    return _active(request).session
+
+
+def _active(request: pytest.FixtureRequest) -> "ActivePlugin":
     active: ActivePlugin | None = request.config.pluginmanager.get_plugin(ACTIVE)
     if active is None:
         raise pytest.UsageError("this test needs a drafter: pytest --specprobe-drafter=NAME")
-    return active.session
+    return active

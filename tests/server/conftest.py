@@ -15,6 +15,7 @@ from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.server.boot import BootProgress, boot
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.spec import ServerSpec
+from tests.server.held import FAKE, Serve, gone, words
 
 HIDDEN, HEADS, KV_HEADS, INNER, LAYERS, DRAFT_VOCAB = 64, 4, 2, 128, 8, 64
 SPECULATION = Speculation(num_steps=2, eagle_topk=1, num_draft_tokens=3)
@@ -93,10 +94,38 @@ def tiny_spec(tiny_pair: Pair) -> ServerSpec:
 def fake_python(tmp_path: Path) -> Path:
     """An interpreter that runs the fake server, whatever module it is asked for."""
     path = tmp_path / "fake-python"
-    fake = Path(__file__).with_name("fake_sglang.py")
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{fake}" "$@"\n')
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{FAKE}" "$@"\n')
     path.chmod(0o755)
     return path
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Path:
+    """An interpreter that says it holds the right SGLang, and serves the stand-in."""
+    path = tmp_path / "python"
+    run = f'exec "{sys.executable}" -I -S "{FAKE}" "$@"'
+    path.write_text(f'#!/bin/sh\ncase "$1" in -c) echo 0.5.23;; *) {run};; esac\n')
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def serve(tmp_path: Path, python: Path) -> Iterator[Callable[..., Serve]]:
+    """Start ``specprobe serve`` on the stand-in, each in a folder of its own; ends those that still run."""
+    started: list[Serve] = []
+
+    def start(*more: str, plan: dict[str, Any] | None = None, **variables: str) -> Serve:
+        folder = tmp_path / f"serve{len(started)}"
+        folder.mkdir()
+        started.append(Serve(folder, words(python, *more), plan=plan or {}, **variables))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.wait()
+    assert gone(), "a server outlived the test"
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ Started as ``python -m sglang.launch_server ...`` would be; behaves as the JSON 
     children   True: start a deaf, daemonised grandchild and a deaf child
     open       True: accept requests without the key
     tell       file for the pids of this process and its children
-    pair       True: say that it speculates as the command line asks, and render chats
+    count      file that gets a line with the pid for every start
+    pair       True: say that it speculates as the command line asks, render chats, and answer as long as asked
     generate   list of what each /generate does in turn, the last one repeated (see ``SPOIL`` and ``Handler``)
     busy       how many /flush_cache calls are refused first
 """
@@ -74,6 +75,7 @@ SPOIL: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
 }
 SETTINGS = ("draft_model_path", "num_steps", "eagle_topk", "num_draft_tokens")
 calls = {"generate": 0, "flush": 0}
+totals = {"rounds": 0, "accepted": 0}
 
 
 def argument(name: str) -> str:
@@ -89,6 +91,7 @@ def info() -> dict[str, Any]:
         return {key: value for key, value in said.items() if not key.startswith("speculative_")}
     path, *numbers = (argument(f"--speculative-{name.replace('_', '-')}") for name in SETTINGS)
     values = (path, *map(int, numbers))
+    said["internal_states"] = [{"avg_spec_accept_length": 1 + totals["accepted"] / max(totals["rounds"], 1)}]
     return said | {f"speculative_{name}": value for name, value in zip(SETTINGS, values, strict=True)}
 
 
@@ -125,20 +128,21 @@ class Handler(BaseHTTPRequestHandler):
             return
         if self.path == "/flush_cache":
             calls["flush"] += 1
+            totals.update(rounds=0, accepted=0)
             self.answer(400 if calls["flush"] <= PLAN.get("busy", 0) else 200, b"")
         elif self.path == "/generate":
             turns = PLAN.get("generate", ["good"])
             turn = turns[min(calls["generate"], len(turns) - 1)]
             calls["generate"] += 1
             with contextlib.suppress(OSError):
-                self.generate(turn)
+                self.generate(turn, json.loads(body))
         elif self.path == "/v1/tokenize" and PLAN.get("pair"):
             ids = [byte % 200 for byte in body[:40]]
             self.answer(200, json.dumps({"tokens": ids, "count": len(ids)}).encode())
         else:
             self.answer(404, b"{}")
 
-    def generate(self, turn: str) -> None:
+    def generate(self, turn: str, asked: dict[str, Any]) -> None:
         if turn in ("500", "redirect"):
             status, body = (500, b'{"error": "api_key=sesame went wrong"}') if turn == "500" else (307, b"")
             return self.answer(status, body, Location="http://127.0.0.1:9/generate")
@@ -161,6 +165,8 @@ class Handler(BaseHTTPRequestHandler):
         if turn in RAW:
             self.wfile.write(RAW[turn])
             return None
+        if turn == "good" and PLAN.get("pair"):
+            return self.answer_as_asked(asked)
         meta: dict[str, Any] = self.meta(6, {"type": "length", "length": 6}) | ROUNDS
         full: dict[str, Any] = {"text": "abcdef", "output_ids": IDS, "meta_info": meta}
         if turn in SPOIL:
@@ -169,6 +175,22 @@ class Handler(BaseHTTPRequestHandler):
         if turn != "no-done":
             self.wfile.write(b"data: [DONE]\n\n")
         return None
+
+    def answer_as_asked(self, asked: dict[str, Any]) -> None:
+        """Go on from the first two ids, two tokens a round; a text of 24 tokens unless it must be longer."""
+        wanted = asked["sampling_params"]
+        total = wanted["max_new_tokens"] if wanted["ignore_eos"] else min(24, wanted["max_new_tokens"])
+        total = max(total, 2)
+        ids = [*IDS[:2], *((sum(asked["input_ids"]) + 7 * at * at) % 199 for at in range(2, total))]
+        meta = self.meta(total, {"type": "length" if wanted["ignore_eos"] else "stop"})
+        if "--speculative-algorithm" in sys.argv:
+            pairs, single = divmod(total - 1, 2)
+            totals["rounds"] += pairs + single
+            totals["accepted"] += pairs
+            meta |= {"spec_verify_ct": pairs + single, "spec_num_correct_drafts": pairs}
+            meta["spec_correct_drafts_histogram"] = [single, pairs, 0]
+        self.event({"text": " ".join(map(str, ids)), "output_ids": ids, "meta_info": meta})
+        self.wfile.write(b"data: [DONE]\n\n")
 
     def endless(self, fault: str, turn: str, piece: bytes) -> None:
         while turn == fault:
@@ -214,6 +236,9 @@ def deaf_children() -> list[int]:
 
 def main() -> None:
     pids = [os.getpid(), *(deaf_children() if PLAN.get("children") else [])]
+    if "count" in PLAN:
+        with Path(PLAN["count"]).open("a", encoding="ascii") as file:
+            file.write(f"{os.getpid()}\n")
     if "tell" in PLAN:
         partial = Path(PLAN["tell"] + ".part")
         partial.write_text(json.dumps(pids))

@@ -2,9 +2,7 @@
 
 import dataclasses
 import os
-import signal
 import stat
-import time
 from pathlib import Path
 from typing import Any
 
@@ -127,22 +125,3 @@ def test_it_is_recorded_as_ours_while_it_runs(booted: Any) -> None:
     assert records[0].owner_pid == os.getpid()
     assert len(ownership.processes_of(records[0])) >= 3
     assert ownership.leftovers() == ()
-
-
-def test_a_scheduler_that_dies_takes_the_server_along_and_is_noticed(booted: Any) -> None:
-    """The last test of this file: it ends the server that the others share."""
-    server = booted.server
-    (record,) = [o for o in ownership.servers() if o.pid == server.pid]
-    names = {p.pid: Path(f"/proc/{p.pid}/cmdline").read_bytes() for p in ownership.processes_of(record)}
-    (scheduler,) = [pid for pid, name in names.items() if b"sglang::scheduler" in name]
-    os.kill(scheduler, signal.SIGKILL)
-    started = time.monotonic()
-    with pytest.raises(ServerError):
-        server.client.generate(PROMPT, max_new_tokens=1500, ignore_eos=True)
-    while server.alive():
-        assert time.monotonic() - started < 60
-        time.sleep(0.1)
-    server.close()
-    assert ownership.processes_of(record) == []
-    assert not [o for o in ownership.servers() if o.pid == server.pid]
-    assert server.log_tail()

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,9 @@ from pytest_specprobe.server.attach import AttachedServer, attach
 from pytest_specprobe.server.boot import boot
 from pytest_specprobe.server.proof import prove
 from pytest_specprobe.server.spec import ServerSpec
+from tests.server.held import PATIENCE_S, VERB, gone, words
 
 MakeSpec = Callable[..., ServerSpec]
-FAKE = Path(__file__).with_name("fake_sglang.py")
 # setsid --ctty would do for a shell; this needs no program of the system.
 WITH_TERMINAL = """
 import fcntl, os, sys, termios
@@ -32,77 +32,6 @@ os.setsid()
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
-VERB = (
-    "import signal, sys; [signal.signal(n, signal.SIG_DFL) for n in (1, 2, 15)]; from pytest_specprobe import cli; "
-)
-PATIENCE_S = 60.0
-
-
-@pytest.fixture
-def python(tmp_path: Path) -> Path:
-    """An interpreter that says it holds the right SGLang, and serves the stand-in."""
-    path = tmp_path / "python"
-    run = f'exec "{sys.executable}" -I -S "{FAKE}" "$@"'
-    path.write_text(f'#!/bin/sh\ncase "$1" in -c) echo 0.5.23;; *) {run};; esac\n')
-    path.chmod(0o755)
-    return path
-
-
-def words(python: Path, *more: str) -> list[str]:
-    return ["serve", "dense_mini", "--device", "cpu", "--python", str(python), "--json", *more]
-
-
-class Serve:
-    """``specprobe serve`` as a process of its own."""
-
-    def __init__(self, folder: Path, arguments: list[str], *, plan: dict[str, Any], **variables: str) -> None:
-        self.folder = folder
-        env = {**os.environ, "FAKE_SGLANG": json.dumps({"pair": True, "log": "up\n", **plan}), **variables}
-        self._out, self._err = folder / "out", folder / "err"
-        with self._out.open("wb") as out, self._err.open("wb") as err:
-            command = [sys.executable, "-c", VERB + "sys.exit(cli.main(sys.argv[1:]))", *arguments]
-            self.process = subprocess.Popen(command, cwd=folder, env=env, stdout=out, stderr=err)
-
-    @property
-    def said(self) -> str:
-        return self._out.read_text() + self._err.read_text()
-
-    def ready(self) -> dict[str, Any]:
-        deadline = time.monotonic() + PATIENCE_S
-        while not self._out.read_text().endswith("\n"):
-            assert self.process.poll() is None, self.said
-            assert time.monotonic() < deadline, self.said
-            time.sleep(0.05)
-        found: dict[str, Any] = json.loads(self._out.read_text())
-        return found
-
-    def code(self) -> int:
-        return self.process.wait(PATIENCE_S)
-
-
-@pytest.fixture
-def serve(tmp_path: Path, python: Path) -> Iterator[Callable[..., Serve]]:
-    started: list[Serve] = []
-
-    def start(*more: str, plan: dict[str, Any] | None = None, **variables: str) -> Serve:
-        started.append(Serve(tmp_path, words(python, *more), plan=plan or {}, **variables))
-        return started[-1]
-
-    yield start
-    for one in started:
-        if one.process.poll() is None:
-            one.process.kill()
-            one.process.wait()
-    assert gone(), "a server outlived the test"
-
-
-def gone(within_s: float = 30.0) -> bool:
-    deadline = time.monotonic() + within_s
-    while ownership.servers():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def test_it_holds_two_proved_servers_and_a_second_process_probes_both(serve: Any) -> None:
@@ -156,7 +85,7 @@ def test_a_signal_while_it_boots_ends_it_too(serve: Any) -> None:
 
 def test_when_its_terminal_closes_it_ends(tmp_path: Path, python: Path) -> None:
     ours, theirs = pty.openpty()
-    verb = [sys.executable, "-c", VERB + "sys.exit(cli.main(sys.argv[1:]))", *words(python)]
+    verb = [sys.executable, "-c", VERB, *words(python)]
     env = os.environ | {"FAKE_SGLANG": json.dumps({"pair": True})}
     with subprocess.Popen(
         [sys.executable, "-c", WITH_TERMINAL, *verb],
