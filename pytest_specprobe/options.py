@@ -26,7 +26,11 @@ _VALUES = (
     ),
     ("workload", "NAME|FILE.jsonl", "prompt set (default: the profile's)"),
     ("concurrency", "N[,N...]", "requests in flight during the throughput pass (default: 1)"),
-    ("sweep", "STEPS/TOPK/TOKENS[,...]", "measure these settings too, each on a server of its own, all in turn"),
+    (
+        "sweep",
+        "STEPS/TOPK/TOKENS[,...]",
+        "measure these settings too, in turns: all chains (topk 1) on one boot, others on one each",
+    ),
     ("device", "auto|cuda|cpu", "where owned servers run; auto never puts a big model on a CPU (default: auto)"),
     ("python", "PATH", "interpreter that holds SGLang (default: the one that runs pytest)"),
     ("boot-timeout", "S", "seconds to wait for a server to become ready (default: the profile's, 1800)"),
@@ -88,8 +92,6 @@ def read_settings(config: pytest.Config) -> Settings:
         python=_path(here, text["python"]),
         boot_timeout_s=_positive("boot-timeout", text["boot-timeout"], problems),
     )
-    if settings.sweep and settings.server is not None:
-        problems.append("--specprobe-sweep boots servers of its own: drop --specprobe-server")
     if settings.profiles is not None and not settings.profiles.is_file():
         problems.append(f"--specprobe-profiles: no such file: {settings.profiles}")
     if problems:

@@ -13,7 +13,7 @@ import numpy as np
 
 from pytest_specprobe.errors import MeasurementError
 from pytest_specprobe.measure.records import Estimate, Generation
-from pytest_specprobe.measure.statistics import SEED, Quantity, Resamples, combine, resample
+from pytest_specprobe.measure.statistics import CONFIDENCE, SEED, Quantity, Resamples, combine, resample
 
 CONTEXT_EDGES = (0, 512, 2048, 8192, 32768, 131072)
 
@@ -145,6 +145,7 @@ def measure_acceptance(
     drafter_length: int | None = None,
     dropped: Mapping[str, str] | None = None,
     seed: int = SEED,
+    confidence: float = CONFIDENCE,
 ) -> Acceptance:
     """Turn the requests of one acceptance pass into estimates.
 
@@ -154,12 +155,13 @@ def measure_acceptance(
     :param mapped_ids: the target ids that the drafter's vocabulary can express; None: all of them.
     :param drafter_length: the drafter's own ``max_position_embeddings``, before any patch.
     :param dropped: prompt ids to leave out, with the reason (``validity.looping``).
+    :param confidence: of the intervals over all prompts; a sweep asks for more than 95 %.
     :raises MeasurementError: if a request reports no speculation, the histogram is deeper than ``depth``, a prompt is
         missing from the blind control, or fewer than two prompts are left.
     """
     rows = _rows(generations, blind, depth=depth, dropped=dropped or {})
     kept = [row for row in rows if row.dropped is None]
-    resamples = resample([row.workload for row in kept], seed=seed)
+    resamples = resample([row.workload for row in kept], seed=seed, confidence=confidence)
     histograms = np.array([row.histogram for row in kept], dtype=np.float64)
     rounds = histograms.sum(axis=1)
     positions = [resamples.ratio(histograms[:, i:].sum(axis=1), rounds) for i in range(1, depth + 1)]

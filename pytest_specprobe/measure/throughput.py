@@ -13,7 +13,7 @@ import numpy as np
 from pytest_specprobe.errors import MeasurementError
 from pytest_specprobe.measure.overhead import Overhead, client_overhead
 from pytest_specprobe.measure.records import Estimate, Generation
-from pytest_specprobe.measure.statistics import SEED, FloatArray, Quantity, Resamples, combine, resample
+from pytest_specprobe.measure.statistics import CONFIDENCE, SEED, FloatArray, Quantity, Resamples, combine, resample
 
 BaselineSource = Literal["boot", "alternating", "attached", "stored", "declared"]
 """Where a baseline is from; ``alternating`` was booted in turn with the drafter's server, never beside it."""
@@ -158,6 +158,7 @@ def measure_throughput(
     wall_s: float | None = None,
     baseline_wall_s: float | None = None,
     seed: int = SEED,
+    confidence: float = CONFIDENCE,
 ) -> Throughput:
     """Turn one throughput pass into rates, paired by prompt.
 
@@ -166,6 +167,7 @@ def measure_throughput(
     :param baseline_source: where measured baseline requests came from; a ``KnownBaseline`` says it itself.
     :param dropped: prompt ids to leave out, with the reason.
     :param wall_s: seconds that the drafter's part of the pass took, all streams together.
+    :param confidence: of every interval; a sweep asks for more than 95 %, since it reads several.
     :raises MeasurementError: if a request has no decode time or no rounds, a prompt is missing on one side, or fewer
         than two prompts are left.
     """
@@ -178,7 +180,7 @@ def measure_throughput(
         other = _by_prompt(g for g in measured if g.prompt_id not in left_out)
         _same_prompts(own, other)
     rows = [_row(requests, None if other is None else other[i]) for i, requests in own.items()]
-    resamples = resample([row.workload for row in rows], seed=seed)
+    resamples = resample([row.workload for row in rows], seed=seed, confidence=confidence)
     tokens, seconds, rounds = (_column(rows, name) for name in ("tokens", "decode_s", "rounds"))
     rate = resamples.ratio(tokens, seconds)
     round_time = resamples.ratio(seconds, rounds)

@@ -53,10 +53,13 @@ class Booter:
     hold: GpuHold
     api_key: str | None = None
 
-    def spec(self, drafter: Path | None, *, setting: Speculation | None = None) -> ServerSpec:
+    def spec(
+        self, drafter: Path | None, *, setting: Speculation | None = None, candidates: tuple[int, ...] = ()
+    ) -> ServerSpec:
         """Return the server that speculates with ``drafter``; without one, the baseline: same target, same flags.
 
         :param setting: how to speculate; None: as the profile says.
+        :param candidates: step counts that it can be pinned to while it runs.
         """
         return server_spec(
             self.profile,
@@ -66,6 +69,7 @@ class Booter:
             place=self.place,
             mla=self.mla,
             extra_args=self.extra_args,
+            candidates=candidates,
         )
 
     def boot(
@@ -74,6 +78,7 @@ class Booter:
         *,
         what: str,
         setting: Speculation | None = None,
+        candidates: tuple[int, ...] = (),
         again: OwnedServer | None = None,
     ) -> OwnedServer:
         """Boot one server as one phase, with a live line at each change and every ten seconds between.
@@ -83,7 +88,7 @@ class Booter:
         :raises BootError: if it does not become ready; nothing of it is left running.
         :raises ServerError: if another run of this user keeps a GPU that it needs.
         """
-        spec = self.spec(drafter, setting=setting)
+        spec = self.spec(drafter, setting=setting, candidates=candidates)
         self._take_gpus(spec)
         with self.phases.phase("boot", what) as say:
             return boot(
@@ -133,11 +138,13 @@ def server_spec(
     mla: bool,
     extra_args: tuple[str, ...],
     setting: Speculation | None = None,
+    candidates: tuple[int, ...] = (),
 ) -> ServerSpec:
     """Return the server of a profile: what a boot starts, and what a plan prints.
 
     :param drafter: the staged drafter; None is the baseline, the same target with the same flags.
     :param setting: how to speculate; None: as the profile says.
+    :param candidates: step counts that it can be pinned to while it runs.
     """
     return ServerSpec(
         model=target,
@@ -149,6 +156,7 @@ def server_spec(
         trust_remote_code=profile.target.trust_remote_code,
         server_args=(*profile.target.server_args, *extra_args),
         python=str(place.engine.python),
+        candidates=candidates,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pytest_specprobe.decide.outlook import outlook
+from pytest_specprobe.decide.sweep import sweep_best, sweep_rows
 from pytest_specprobe.errors import MeasurementError, ProbeImpossible
 from pytest_specprobe.measure.compare import Ranking, compare_acceptance, compare_speed
 from pytest_specprobe.probe.measured import Measured
@@ -59,9 +60,16 @@ def _measured(measured: Measured, gate: Gate) -> dict[str, Any]:
         "break_even": point and point.to_json(),
         "outlook": look,
         "losslessness": lossless and lossless.to_json(),
-        "sweep": [] if measured.sweep is None else measured.sweep.to_json(),
+        "sweep": _sweep(measured, gate),
+        "sweep_best": measured.sweep and sweep_best(measured.sweep),
         "predicted": [bracket.to_json() for bracket in measured.predicted()],
     }
+
+
+def _sweep(measured: Measured, gate: Gate) -> list[dict[str, Any]]:
+    if measured.sweep is None or measured.acceptance is None:
+        return []
+    return sweep_rows(measured.sweep, probe=measured.acceptance, predicted=measured.predicted(), gate=gate)
 
 
 def _digests(run: ProbeRun) -> dict[str, str | None]:

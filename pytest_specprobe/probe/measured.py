@@ -1,6 +1,6 @@
 """What a probe has measured so far, and what follows from it by arithmetic alone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_specprobe.decide.breakeven import BreakEven, measured_break_even
 from pytest_specprobe.decide.evidence import Evidence, evidence
@@ -65,6 +65,9 @@ class Measured:
                 acceptance=self.acceptance,
             )
             findings += check_stored(self.throughput, self.known)
+        for arm in self.sweep.arms if self.sweep else ():
+            checks = validity.check_requests(arm.requests, depth=arm.setting.depth)
+            findings += [replace(f, seen=f"{f.seen} (at {arm.setting})") for f in checks if f.status == "fail"]
         if self.log_text is not None:
             findings.append(check_traffic(self.log_text, concurrency=self.streams))
         return tuple(findings)

@@ -9,6 +9,7 @@ from pytest_specprobe.errors import CheckpointError
 from pytest_specprobe.probe.boots import server_spec
 from pytest_specprobe.probe.device import Engine, gpus
 from pytest_specprobe.probe.preflight import Place, Preflight, preflight
+from pytest_specprobe.probe.sweep import sharing
 from pytest_specprobe.profiles import Profile, load_profiles
 from pytest_specprobe.server.spec import command
 from pytest_specprobe.settings import Settings
@@ -46,7 +47,7 @@ def _drafter(profile: Profile, settings: Settings, found: Preflight, extra_args:
     yield f"  workload      {settings.workload or profile.workload}"
     yield f"  baseline      {settings.baseline or target.baseline}"
     if settings.sweep:
-        yield f"  sweep         {', '.join(map(str, settings.sweep))}: one more server each"
+        yield f"  sweep         {_sweep(profile, settings)}"
     yield f"  remote code   {'allowed by the profile' if target.trust_remote_code else 'not allowed'}"
     for line in _CHECKS:
         yield f"  check         {line}"
@@ -57,6 +58,18 @@ def _drafter(profile: Profile, settings: Settings, found: Preflight, extra_args:
     for culprit, problem in found.problems:
         yield f"  missing       [{culprit}] {problem}"
     yield f"  {'this plan cannot run here yet' if found.problems else 'everything needed is here'}"
+
+
+def _sweep(profile: Profile, settings: Settings) -> str:
+    own = profile.drafter.speculation
+    others = tuple(s for s in dict.fromkeys(settings.sweep) if s != own)
+    asked = ", ".join(map(str, others)) or "no other setting"
+    if settings.server:
+        return f"{asked}: lower estimates of shorter chains, since an attached server is not booted again"
+    shared = [s for s in sharing(own, (own, *others)) if s != own]
+    boots = len(others) - len(shared) + bool(shared)
+    how = f", {', '.join(map(str, shared))} on one" if shared else ""
+    return f"{asked}: {boots} more boot{'s' * (boots != 1)}, one at a time{how}"
 
 
 def _commands(profile: Profile, settings: Settings, found: Preflight, extra_args: tuple[str, ...]) -> Iterator[str]:

@@ -14,16 +14,14 @@ from pytest_specprobe.measure.acceptance import Acceptance, measure_acceptance
 from pytest_specprobe.measure.apart import check_apart
 from pytest_specprobe.measure.curve import Curve, curve
 from pytest_specprobe.measure.passes import (
-    Seat,
     ThroughputRuns,
     acceptance_pass,
-    alternate,
     apart_pass,
     natural_lengths,
     throughput_pass,
 )
 from pytest_specprobe.measure.records import Generation
-from pytest_specprobe.measure.sweep import Sweep, measure_sweep
+from pytest_specprobe.measure.sweep import Sweep
 from pytest_specprobe.measure.throughput import BaselineSource, Throughput, measure_throughput
 from pytest_specprobe.probe.boots import BaselinePool
 from pytest_specprobe.probe.clock import TokenClock
@@ -33,6 +31,7 @@ from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.phases import PhaseLog, narrator
 from pytest_specprobe.probe.servers import CANARY_TOKENS, Baseline, ProbeServers
 from pytest_specprobe.probe.stored import MAX_NEW_TOKENS
+from pytest_specprobe.probe.sweep import SweepPlan, SweepRun
 from pytest_specprobe.profiles import Profile, Speculation
 from pytest_specprobe.server.boot import Server
 from pytest_specprobe.server.gpu_hold import GpuHold
@@ -220,26 +219,18 @@ class ProbeRun:
         return self._once.get("sweep", lambda: self._sweep(arms)) if len(arms) > 1 else None
 
     def _sweep(self, arms: tuple[Speculation, ...]) -> Sweep:
-        """Boot one server per setting, all up together, and let them take turns with the baseline."""
-        base, server, texts = self.servers.baseline(), self.servers.server(), self._once.get("texts", self._texts)
-        self.servers.booter().require_memory(servers=len(arms) + 1)
-        seats = {
-            str(arm): Seat(server.client if not i else self.servers.arm(arm).client) for i, arm in enumerate(arms)
-        }
-        with_baseline = seats if base.server is None else {**seats, "baseline": Seat(base.server.client)}
-        with self.phases.phase("probe", f"sweep of {', '.join(seats)}") as say:
-            turns = alternate(
-                with_baseline,
-                self.servers.prompts(),
-                new_tokens=natural_lengths(texts),
-                progress=narrator("sweep", say),
-            )
-        return measure_sweep(
-            {name: turns[name].generations for name in seats},
-            depths={str(arm): arm.depth for arm in arms},
-            baseline=base.known if base.server is None else turns["baseline"].generations,
+        runs, texts = self._once.get("speed", self._first_speed)[0], self._once.get("texts", self._texts)
+        plan = SweepPlan(
+            own=arms[0],
+            settings=arms,
+            runs=runs,
+            lengths=natural_lengths(texts),
             dropped=validity.dropped_prompts(texts),
         )
+        run = SweepRun(plan, self.servers, self.phases)
+        sweep = run.run()
+        self._load += run.load
+        return sweep
 
     # --- what is known so far: nothing below starts a server -------------------------------------------------
 

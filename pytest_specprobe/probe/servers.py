@@ -274,28 +274,44 @@ class ProbeServers:
         client = self._once.get("server", self._server).client
         return self.workload().prompts(client.tokenize_chat)
 
-    def arm(self, setting: Speculation) -> Server:
-        """Boot the drafter once more, with another setting, and prove that it runs; ``close`` stops it.
+    def arm(self, setting: Speculation, *, candidates: tuple[int, ...] = ()) -> Server:
+        """Boot the drafter once more, with another setting, and prove that it runs; the caller closes it.
 
+        :param candidates: step counts that it can be pinned to while it runs.
+        :raises BootError: if it does not become ready.
         :raises CheckFailed: if the server runs, but not with this setting.
         """
         booter, staged = self.booter(), self._files.staged().path
-        server = booter.boot(staged, what=f"drafter {setting}", setting=setting)
+        steps = ", ".join(map(str, sorted(candidates)))
+        what = f"drafter, steps {steps} in one boot" if candidates else f"drafter {setting}"
+        server = booter.boot(staged, what=what, setting=setting, candidates=candidates)
         self._open.append(server)
-        info, spec = server.client.server_info(), booter.spec(staged, setting=setting)
-        require(self._proofs(server, info, spec, self._canary(server)))
+        try:
+            info, spec = server.client.server_info(), booter.spec(staged, setting=setting, candidates=candidates)
+            require(self._proofs(server, info, spec, self._canary(server)))
+        except BaseException:
+            server.close()
+            raise
         return server
 
     @contextmanager
     def blind(self) -> Iterator[Server]:
         """Boot the blind control, in the place of the drafter's server where it does not fit beside it."""
+        with self.room(), self._boot(self._files.staged_blind().path, what="blind control") as blind:
+            yield blind
+
+    @contextmanager
+    def room(self) -> Iterator[bool]:
+        """Make room for one more server: where it does not fit, the drafter's is down meanwhile and up again after.
+
+        Yields whether the drafter's server stayed up.
+        """
         server = self.server()
         crowded = not self.booter().fits(servers=2 + len(self._baselines.servers))
         moved = server if crowded and isinstance(server, OwnedServer) else None
         if moved:
             moved.suspend()
-        with self._boot(self._files.staged_blind().path, what="blind control") as blind:
-            yield blind
+        yield moved is None
         if moved:
             self._boot_again(moved)
 

@@ -25,7 +25,7 @@ def numbers(entry: Entry) -> Iterator[Number]:
         yield from _throughput(entry["throughput"])
     if entry["break_even"]:
         yield from _break_even(entry)
-    yield from map(_arm, entry.get("sweep", ()))
+    yield from _sweep(entry)
 
 
 def provenance(entry: Entry) -> str:
@@ -95,10 +95,78 @@ def _throughput(t: Entry) -> Iterator[Number]:
         )
 
 
-def _arm(arm: Entry) -> Number:
-    sure = "surely the fastest" if arm["winner"] else f"the fastest in {share(arm['chance_best'])} of resamples"
-    speed = f"speedup {interval(arm['speedup'])} x" if arm["speedup"] else f"{interval(arm['tok_per_s'])} tok/s"
-    return Number(f"at {arm['setting']}", f"{speed}, accept length {interval(arm['accept_length'])}", sure)
+_HOW = {
+    "one-boot": "pinned on one boot of all chains",
+    "own-boot": "a boot of its own",
+    "attached": "the attached server",
+    "lower-estimate": "lower estimate",
+    "skipped": "skipped",
+}
+
+
+def _sweep(entry: Entry) -> Iterator[Number]:
+    rows, best = entry.get("sweep", ()), entry.get("sweep_best")
+    if not rows or not best:
+        return
+    proved = bool(best["parity"] and best["parity"]["shown"])
+    for row in rows:
+        how = [_HOW[row["how"]]]
+        if row["over_own"]:
+            how.append(f"{interval(row['over_own'])} x over {best['own']}")
+        if row["apart"]:
+            how.append("compared with requests of another time")
+        if row["how"] == "one-boot":
+            how += [] if proved else ["speed not shown to equal a boot of its own"]
+        elif row["accept_length"] is None:
+            how.append(row["note"])
+        yield Number(f"at {row['setting']}", _setting(row), "; ".join(how))
+    if best["parity"]:
+        yield _parity(best["parity"])
+    yield _best(best)
+
+
+def _setting(row: Entry) -> str:
+    if row["accept_length"] is None:
+        return "not measured" if row["bracket"] is None else _bracket(row["bracket"])
+    rate = f"{interval(row['tok_per_s'])} tok/s"
+    parts = [f"speedup {interval(row['speedup'])} x, {rate}" if row["speedup"] else rate]
+    parts.append(f"accept length {interval(row['accept_length'])} of at most {row['max_accept_length']}")
+    if row["break_even"]:
+        parts.append(f"break-even {interval(row['break_even'])}")
+    verdict = row["verdict"] or "no verdict"
+    open_ = f" ({' or '.join(row['candidates'])})" if verdict == "undecided" else ""
+    return f"{verdict}{open_}: {', '.join(parts)}"
+
+
+def _bracket(bracket: Entry) -> str:
+    length = f"accept length {number(bracket['accept_length_low'])} to {number(bracket['accept_length_high'])}"
+    if bracket["speedup_low"] is None:
+        return length
+    return f"speedup {number(bracket['speedup_low'])} to {number(bracket['speedup_high'])} x, {length}"
+
+
+def _parity(parity: Entry) -> Number:
+    shown = "the same speed" if parity["shown"] else "not shown to be the same"
+    return Number(
+        "shared boot",
+        f"{interval(parity['ratio'])} x as fast as {parity['setting']} on a boot of its own: {shown}",
+        f"in turns, all of it wanted within {share(parity['bound'])}; {parity['identical']} of {parity['compared']} "
+        "prompts with the same tokens and the same accept counts on both",
+    )
+
+
+def _best(best: Entry) -> Number:
+    each = (
+        f"each setting's interval at {best['confidence']:.2%}, so that all {best['settings']} hold at once with 95 %"
+    )
+    if best["setting"] == best["own"]:
+        value = f"{best['own']}, the profile's own: no other setting was faster"
+    else:
+        sure = "surely faster" if best["surely_better"] else "not surely faster"
+        value = f"{best['setting']}: {interval(best['over_own'])} x over the profile's own {best['own']}, {sure}"
+    if best["fallback"]:
+        each += f"; one boot per setting, since {best['fallback']}"
+    return Number("best setting", value, each)
 
 
 def _break_even(entry: Entry) -> Iterator[Number]:

@@ -12,6 +12,7 @@ from typing import Protocol, Self
 
 import httpx
 
+from pytest_specprobe.engines import steps
 from pytest_specprobe.errors import BootError, Culprit, PortTaken, ServerError
 from pytest_specprobe.server import boot_times, ownership
 from pytest_specprobe.server.bootlog import Phase, advance, tail
@@ -148,6 +149,8 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str, key: str, again: Ow
     key = again.api_key if again else key
     env, scrubbed = environment(spec, os.environ)
     words = command(spec, host=LOOPBACK, port=port)
+    if spec.candidates:
+        words += ("--speculative-adaptive-config", str(_write_candidates(spec, log_path)))
     marker = secrets.token_hex(16)
     scratch = ownership.scratch_dir(marker)
     gpu_memory = GpuMemory() if spec.device == "cuda" else None
@@ -192,6 +195,21 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str, key: str, again: Ow
         supervised.stop()
         ownership.forget(marker)
         raise
+
+
+def _write_candidates(spec: ServerSpec, log_path: Path) -> Path:
+    """Write the step counts to prebuild beside the log, where they tell later what was booted."""
+    path = log_path.absolute().with_suffix(".steps.json")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(steps.adaptive_config(spec.candidates), encoding="utf-8")
+    except OSError as error:
+        raise ServerError(
+            f"the file of step counts {path} cannot be written: {error.strerror}",
+            culprit="machine",
+            fix="make the report directory writable, or name another with --specprobe-report",
+        ) from error
+    return path
 
 
 class _Watch:

@@ -108,6 +108,23 @@ class Client(Closing):
                 )
             time.sleep(_FLUSH_PAUSE_S)
 
+    def set_internal_state(self, key: str, value: int) -> bool:
+        """Set one of SGLang's run-time settings; return whether every data-parallel rank took it.
+
+        :raises ServerError: if the server cannot be reached or refuses to be asked.
+        :raises MeasurementError: if the answer is not a list of booleans.
+        """
+        path = "/set_internal_state"
+        status, body = self._plain("POST", path, json={"server_args": {key: value}})
+        ranks = self._json(path, status, body)
+        if not isinstance(ranks, list) or not ranks or not all(isinstance(rank, bool) for rank in ranks):
+            raise MeasurementError(
+                f"{self.url}{path} did not answer with one boolean per rank: {self._shown(body)}",
+                culprit="engine",
+                fix="use SGLang 0.5.14 or newer",
+            )
+        return all(ranks)
+
     def generate(
         self, prompt: Prompt, *, max_new_tokens: int, ignore_eos: bool, temperature: float = 0.0
     ) -> Generation:

@@ -40,7 +40,7 @@ def prove(
         _settings(info, spec),
         _threshold(info),
         _canary(canary),
-        _adaptive(info),
+        _pinned(info, spec) if spec.candidates else _adaptive(info),
         _simulated(spec, scrubbed, variables),
         _log(log_text),
     )
@@ -133,6 +133,19 @@ def _adaptive(info: ServerInfo) -> Finding:
         why="SGLang then changes the number of draft steps while it is measured, so accept lengths of several depths "
         "are mixed.",
         fix="start the server without --speculative-adaptive",
+    )
+
+
+def _pinned(info: ServerInfo, spec: ServerSpec) -> Finding:
+    adaptive = info.effective().get("speculative_adaptive") is True
+    return _finding(
+        "proof.adaptive",
+        passed=adaptive,
+        culprit="engine",
+        seen="on" if adaptive else "off",
+        expected=f"on, with the step counts {', '.join(map(str, spec.candidates))} prebuilt",
+        why="Where SGLang's adaptive runtime cannot run, it says so in a log line and boots with one step count.",
+        fix="measure each setting on a server of its own; the log says what 'speculative_adaptive disabled' is for",
     )
 
 

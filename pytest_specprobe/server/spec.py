@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pytest_specprobe.engines import cpu
+from pytest_specprobe.engines import cpu, steps
 from pytest_specprobe.errors import ProfileError
 from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.server.redaction import is_secret_name
@@ -62,8 +62,11 @@ class ServerSpec:
     ``drafter`` and ``speculation`` are given together (EAGLE-3) or not at all (the baseline). ``mla`` says that the
     target has multi-head latent attention (the CPU engine wants to know). ``python`` is the interpreter that
     holds SGLang. ``env`` is set in the child on top of the scrubbed environment, as (name, value) pairs.
+    ``candidates`` are the step counts that the server can be pinned to while it runs (``server.pinned``); none: it
+    keeps the one of ``speculation``.
 
-    :raises ProfileError: if ``server_args`` says what this tool says itself, or half a speculation is given.
+    :raises ProfileError: if ``server_args`` says what this tool says itself, half a speculation is given, or the
+        candidates are not those of a chain that boots on one of them.
     """
 
     model: str
@@ -76,11 +79,17 @@ class ServerSpec:
     server_args: tuple[str, ...] = ()
     python: str = sys.executable
     env: tuple[tuple[str, str], ...] = ()
+    candidates: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         problems = []
         if (self.drafter is None) != (self.speculation is None):
             problems.append("a drafter and its speculation settings go together: give both or neither")
+        own = self.speculation
+        if self.candidates and (own is None or own.eagle_topk != 1 or own.num_steps not in self.candidates):
+            problems.append(
+                f"step counts {self.candidates} need a chain (topk 1) that boots on one of them, not {own}"
+            )
         for word in self.server_args:
             flag = word.partition("=")[0]
             if flag in _OWNED_FLAGS:
@@ -98,7 +107,8 @@ def command(spec: ServerSpec, *, host: str, port: int) -> tuple[str, ...]:
     """Return the command line of the server, to be run without a shell.
 
     It holds no secret: command lines are readable for every user of a machine, so the API key travels in a private
-    ``--config`` file that the boot adds. ``server_args`` come last, so a profile can overrule the settings here.
+    ``--config`` file that the boot adds, as it adds the file of the ``candidates``. ``server_args`` come last, so a
+    profile can overrule the settings here.
     """
     words = [
         *(spec.python, "-m", "sglang.launch_server"),
@@ -122,6 +132,8 @@ def command(spec: ServerSpec, *, host: str, port: int) -> tuple[str, ...]:
             *("--speculative-eagle-topk", str(spec.speculation.eagle_topk)),
             *("--speculative-num-draft-tokens", str(spec.speculation.num_draft_tokens)),
         ]
+    if spec.candidates:
+        words.append("--speculative-adaptive")
     if spec.device == "cpu":
         words += cpu.server_args(speculative=spec.drafter is not None, mla=spec.mla)
     else:
@@ -139,6 +151,8 @@ def environment(spec: ServerSpec, base: Mapping[str, str]) -> tuple[dict[str, st
     scrubbed = tuple(sorted(set(base) - set(kept)))
     if spec.device == "cpu":
         kept |= cpu.environment(kept)
+    if spec.candidates:
+        kept |= steps.environment(kept)
     if spec.model_is_local and not spec.trust_remote_code:
         # Everything is there; a hub look-up could only hang a boot on a machine without a network.
         kept.setdefault("HF_HUB_OFFLINE", "1")

@@ -1,17 +1,22 @@
-"""Sweeps: alternating arms, and the best setting with its interval."""
+"""Sweeps: alternating arms, intervals that hold for all of them, and a best setting that luck does not make."""
 
 import json
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from pytest_specprobe.errors import MeasurementError
 from pytest_specprobe.measure.passes import Seat, alternate
 from pytest_specprobe.measure.records import Generation, Prompt
-from pytest_specprobe.measure.sweep import measure_sweep
+from pytest_specprobe.measure.statistics import combine, resample
+from pytest_specprobe.measure.sweep import Arm, Sweep, Trial, measure_arm, measure_parity, simultaneous
+from pytest_specprobe.profiles import Speculation
 
 Make = Callable[..., Generation]
 PROMPTS = [Prompt(id=f"p{i}", workload="w", text=f"text {i}", input_ids=(i,)) for i in range(3)]
+ONE, TWO, THREE = (Speculation(num_steps=k, eagle_topk=1, num_draft_tokens=k + 1) for k in (1, 2, 3))
+SETTINGS = (TWO, ONE, THREE)
 
 
 class OneBoot:
@@ -53,33 +58,122 @@ def test_arms_alternate_and_each_is_switched_to_before_its_turn(make: Make) -> N
     assert {name: len(t.generations) for name, t in got.items()} == {"1/1/2": 3, "2/1/3": 3, "3/1/4": 3}
 
 
-def arms(make: Make, **round_s: float) -> dict[str, list[Generation]]:
-    accepted = {"a": [1, 0], "b": [2, 1, 0], "c": [3, 1, 0, 0]}
-    return {
-        name: [make(f"p{i}", accepted[name] * 12, depth=3, round_s=s * (1 + i % 5 / 10)) for i in range(24)]
-        for name, s in round_s.items()
-    }
+ACCEPTED = {ONE: [1, 0], TWO: [2, 1, 0], THREE: [3, 1, 0, 0]}
 
 
-def test_the_best_setting_with_its_interval(make: Make, plain: Make) -> None:
+def requests(
+    make: Make, setting: Speculation, *, round_s: float, noise: float = 0.0, seed: int = 0
+) -> list[Generation]:
+    """24 prompts of very different speed; ``noise`` is what one turn differs from the next by."""
+    rng = np.random.default_rng(seed)
+    return [
+        make(
+            f"p{i}", ACCEPTED[setting] * 12, depth=setting.depth,
+            round_s=round_s * (1 + i % 5 / 10) * (1 + noise * rng.standard_normal()),
+        )
+        for i in range(24)
+    ]  # fmt: skip
+
+
+def arm(
+    make: Make, setting: Speculation, mine: list[Generation], own: list[Generation], plain: list[Generation]
+) -> Arm:
+    trial = Trial(setting=setting, how="one-boot", requests=mine, own=own, baseline=plain or None)
+    return measure_arm(trial, own=TWO, settings=len(SETTINGS))
+
+
+def sweep(arms: list[Arm]) -> Sweep:
+    return Sweep(own=TWO, settings=SETTINGS, arms=tuple(arms), skipped={}, parity=None, fallback=None)
+
+
+def test_the_best_setting_and_its_lead_over_the_profiles_own(make: Make, plain: Make) -> None:
     base = [plain(f"p{i}", 40, token_s=0.012 * (1 + i % 5 / 10)) for i in range(24)]
-    got = measure_sweep(arms(make, a=0.020, b=0.022, c=0.03), depths=dict.fromkeys("abc", 3), baseline=base)
-    assert got.best.setting == got.ranking.winner == "b"
-    rows = json.loads(json.dumps(got.to_json(), allow_nan=False))
-    assert [row["setting"] for row in rows] == ["a", "b", "c"]
-    assert [row["winner"] for row in rows] == [False, True, False]
-    assert rows[1]["speedup"]["value"] == pytest.approx(2 / 0.022 * 0.012)
-    assert rows[0]["accept_length"]["value"] == pytest.approx(1.5)
+    own = requests(make, TWO, round_s=0.024)
+    one, three = requests(make, ONE, round_s=0.020), requests(make, THREE, round_s=0.0225)
+    got = sweep([arm(make, TWO, own, own, base), arm(make, ONE, one, own, base), arm(make, THREE, three, own, base)])
+    assert got.arms[0].over_own is None
+    lead = got.arms[2].over_own
+    assert lead is not None
+    assert lead.value == pytest.approx((2 / 0.0225) / (2 / 0.024))
+    assert got.best.setting == THREE
+    assert got.surely_better
+    speedup = got.arms[0].throughput.speedup
+    assert speedup is not None
+    assert speedup.value == pytest.approx(2 / 0.024 * 0.012)
+    assert got.arms[1].acceptance.accept_length.value == pytest.approx(1.5)
 
 
-def test_arms_that_tie_have_no_winner(make: Make) -> None:
-    same = arms(make, a=0.02)["a"]
-    got = measure_sweep({"x": same, "y": same}, depths={"x": 3, "y": 3}, baseline=None)
-    assert got.ranking.winner is None
-    assert {row["chance_best"] for row in got.to_json()} == {0.5}
-    assert got.to_json()[0]["speedup"] is None
+def test_the_own_setting_can_be_the_best(make: Make) -> None:
+    own = requests(make, TWO, round_s=0.02)
+    got = sweep([arm(make, TWO, own, own, []), arm(make, ONE, requests(make, ONE, round_s=0.02), own, [])])
+    assert got.best.setting == TWO
+    assert not got.surely_better
+    assert got.arms[0].throughput.speedup is None
 
 
-def test_one_setting_is_no_sweep(make: Make) -> None:
-    with pytest.raises(MeasurementError, match="1 run"):
-        measure_sweep(arms(make, a=0.02), depths={"a": 3}, baseline=None)
+def test_intervals_widen_with_the_number_of_settings(make: Make) -> None:
+    own = requests(make, TWO, round_s=0.02, noise=0.1)
+    trial = Trial(
+        setting=ONE,
+        how="own-boot",
+        requests=requests(make, ONE, round_s=0.02, noise=0.1, seed=1),
+        own=own,
+        baseline=None,
+    )
+    two, ten = (measure_arm(trial, own=TWO, settings=m) for m in (2, 10))
+    assert simultaneous(10) == pytest.approx(0.995)
+    for narrow, wide in (
+        (two.over_own, ten.over_own),
+        (two.throughput.tok_per_s, ten.throughput.tok_per_s),
+        (two.acceptance.accept_length, ten.acceptance.accept_length),
+    ):
+        assert narrow is not None
+        assert wide is not None
+        assert wide.low <= narrow.low <= narrow.value == wide.value <= narrow.high <= wide.high
+    assert ten.over_own is not None
+    assert two.over_own is not None
+    assert ten.over_own.high - ten.over_own.low > 1.2 * (two.over_own.high - two.over_own.low)
+
+
+def test_the_luckiest_of_equal_settings_is_seldom_surely_better() -> None:
+    """Winner's curse, simulated: eight settings that are all equal; at 95 % each, one of them often looks better."""
+    rng = np.random.default_rng(3)
+    settings, runs, prompts = 8, 150, 24
+    workloads = ["a"] * 12 + ["b"] * 12
+    naive = protected = 0
+    plain = resample(workloads, replicates=1500)
+    wide = resample(workloads, replicates=1500, confidence=simultaneous(settings))
+    for _ in range(runs):
+        work = rng.uniform(60, 140, prompts)
+        own = work * (1 + 0.08 * rng.standard_normal(prompts))
+        others = [work * (1 + 0.08 * rng.standard_normal(prompts)) for _ in range(settings - 1)]
+        for resamples, narrow in ((plain, True), (wide, False)):
+            leads = [
+                combine(np.divide, resamples.ratio(work, other), resamples.ratio(work, own)).estimate()
+                for other in others
+            ]
+            sure = max(leads, key=lambda lead: lead.value).low > 1
+            naive, protected = naive + (sure and narrow), protected + (sure and not narrow)
+    assert naive / runs > 0.06
+    assert protected / runs < 0.05
+
+
+def test_parity_is_shown_only_by_a_whole_interval_within_the_bound(make: Make) -> None:
+    alone = requests(make, TWO, round_s=0.02, noise=0.02)
+    same = measure_parity(TWO, requests(make, TWO, round_s=0.02, noise=0.02, seed=1), alone)
+    assert same.shown
+    assert (same.identical, same.compared) == (24, 24)
+    slower = measure_parity(TWO, requests(make, TWO, round_s=0.0215, noise=0.02, seed=1), alone)
+    assert slower.ratio.high < 1
+    assert not slower.shown
+    unsure = measure_parity(TWO, requests(make, TWO, round_s=0.02, noise=0.4, seed=1), alone)
+    assert not unsure.shown
+    other = requests(make, THREE, round_s=0.02)
+    assert measure_parity(TWO, other, alone, dropped={"p0": "loops"}).identical == 0
+    json.dumps(same.to_json(), allow_nan=False)
+
+
+def test_a_setting_deeper_than_it_may_be_is_refused(make: Make) -> None:
+    own = requests(make, TWO, round_s=0.02)
+    with pytest.raises(MeasurementError, match="the draft depth is 1"):
+        arm(make, ONE, own, own, [])

@@ -113,10 +113,6 @@ def test_a_machine_without_files_and_gpus_ends_in_11(pytester: pytest.Pytester) 
         (["--specprobe-drafter=aq_k2", "--specprobe-concurrency=0"], "*'0' is not a list of whole numbers*"),
         (["--specprobe-drafter=aq_k2", "--specprobe-sweep=3/1"], "*'3/1' is not STEPS/TOPK/TOKENS*"),
         (["--specprobe-drafter=aq_k2", "--specprobe-sweep=3/1/5"], "*3/1/5*must be num_steps + 1 = 4, not 5*"),
-        (
-            ["--specprobe-drafter=aq_k2", "--specprobe-sweep=3/1/4", "--specprobe-server=http://127.0.0.1:1"],
-            "*--specprobe-sweep boots servers of its own*",
-        ),
         (["--specprobe-drafter=aq_k2", "--specprobe-boot-timeout=nan"], "*'nan' is not a positive number*"),
         (["--specprobe-drafter=aq_k2", "--specprobe-profiles=none.toml"], "*no such file*none.toml*"),
         (["--specprobe-drafter=aq_k2", "-n2"], "*does not run under pytest-xdist*"),
@@ -127,6 +123,24 @@ def test_unusable_options_end_in_4(pytester: pytest.Pytester, args: list[str], m
     assert result.ret == 4
     result.stderr.fnmatch_lines([message])
     assert "Traceback" not in result.stderr.str() + result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["1/1/2,2/1/3,3/1/4,2/2/4"], "1/1/2, 3/1/4, 2/2/4: 2 more boots, one at a time, 1/1/2, 3/1/4 on one"),
+        (["2/1/3,3/1/4"], "3/1/4: 1 more boot, one at a time"),
+        (["1/1/2", "--specprobe-server=http://127.0.0.1:1"], "1/1/2: lower estimates of shorter chains*"),
+    ],
+)
+def test_a_plan_prices_the_sweep_in_boots(pytester: pytest.Pytester, args: list[str], says: str) -> None:
+    sweep, *more = args
+    result = pytester.runpytest_subprocess(
+        "--specprobe-drafter=aq_k2_mini", "--specprobe-device=cpu", f"--specprobe-sweep={sweep}", *more,
+        "--specprobe-plan",
+    )  # fmt: skip
+    assert result.ret == 0
+    result.stdout.fnmatch_lines([f"  sweep         {says}"])
 
 
 def test_all_unusable_options_are_said_at_once(pytester: pytest.Pytester) -> None:

@@ -161,6 +161,7 @@ def _entry(world: World, name: str, gate_text: str, findings: tuple[Finding, ...
             "losslessness": compare_texts(speed, plain).to_json() if plain else None,
             "predicted": [bracket.to_json() for bracket in predict_shorter(acceptance, throughput)],
             "sweep": [],
+            "sweep_best": None,
             "history": None,
         },
         allow_nan=False,

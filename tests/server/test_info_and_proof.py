@@ -1,6 +1,7 @@
 """``/server_info`` as real servers answer it, and the proofs: each fault fails exactly its own."""
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +177,12 @@ def test_a_baseline_must_not_speculate() -> None:
     nothing = dict.fromkeys((k for k in ANSWER if k.startswith("speculative_")), None)
     assert failing(proofs(spec=baseline, info=answer(**nothing), done=plain)) == []
     assert failing(proofs(spec=baseline)) == ["proof.baseline-speculates"]
+
+
+def test_a_server_to_be_pinned_must_really_be_adaptive() -> None:
+    """SGLang switches its adaptive runtime off with a warning where it cannot run, and boots on."""
+    pinned = replace(SPEC, candidates=(1, 2))
+    assert failing(proofs(spec=pinned, info=answer(speculative_adaptive=True))) == []
+    assert failing(proofs(spec=pinned, info=answer(speculative_adaptive=False))) == ["proof.adaptive"]
+    effective = answer(speculative_adaptive=True, internal_states=[{"speculative_adaptive": False}])
+    assert failing(proofs(spec=pinned, info=effective)) == ["proof.adaptive"]
