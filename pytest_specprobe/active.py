@@ -22,9 +22,9 @@ from pytest_specprobe.record.terminal import summary
 from pytest_specprobe.settings import Settings
 
 SUITE = Path(__file__).with_name("suite")
-_ORDER = ("test_vocab_mapping", "test_wiring", "test_boot", "test_acceptance", "test_throughput")
+_ORDER = ("test_vocab_mapping", "test_wiring", "test_boot", "test_acceptance", "test_throughput", "test_history")
 _BOOTS = frozenset({"specprobe_server", "specprobe_baseline", "specprobe_client", "specprobe_acceptance",
-                    "specprobe_throughput"})  # fmt: skip
+                    "specprobe_throughput", "specprobe_history"})  # fmt: skip
 _SHORTHAND = "specprobe/"
 
 
@@ -38,6 +38,8 @@ class ActivePlugin:
         self._outcome = Outcome()
         self._left: Counter[str | None] = Counter()
         _refuse_workers(config, settings)
+        if not settings.static:
+            _require_benchmark(config)
         _select_suite(config)
         with _usage_errors():
             self.session = ProbeSession(settings, say=self._say, server_args=_extra_args(config))
@@ -54,7 +56,9 @@ class ActivePlugin:
 
     def pytest_report_header(self) -> list[str]:
         """Name the drafters, the device and whether remote code is allowed: cheap facts only."""
-        return self.session.header()
+        alone = self._config.stash.get(options.WORKERS_LEFT_OUT, False)
+        note = ["specprobe: no pytest-xdist workers, a server is measured from one process"] if alone else []
+        return [*self.session.header(), *note]
 
     def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
         """Give shipped tests ids that are the same on every machine, since stored benchmarks pair by id."""
@@ -66,15 +70,30 @@ class ActivePlugin:
         return module
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Put the drafter into the id of every test that uses a specprobe fixture."""
-        if "specprobe_profile" in metafunc.fixturenames:
-            names = self._settings.drafters
+        """Put the drafter into the id of every test that uses a specprobe fixture.
+
+        A test that asks for ``specprobe_streams`` runs at every concurrency, with workload and concurrency in its id.
+        """
+        names = self._settings.drafters
+        if "specprobe_streams" in metafunc.fixturenames:
+            runs = [(name, streams) for name in names for streams in self._settings.concurrency]
+            metafunc.parametrize(
+                ("specprobe_profile", "specprobe_streams"),
+                runs,
+                indirect=["specprobe_profile"],
+                scope="session",
+                ids=[f"{name}-{self.session.workload_name(name)}-{streams}" for name, streams in runs],
+            )
+        elif "specprobe_profile" in metafunc.fixturenames:
             metafunc.parametrize("specprobe_profile", names, indirect=True, scope="session", ids=names)
 
-    @pytest.hookimpl(tryfirst=True)
+    @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Run cheap checks before boots; with ``--specprobe-static``, leave out whatever would boot."""
-        items.sort(key=_rank)
+        """Run drafter by drafter, cheap checks before boots; with ``--specprobe-static``, leave out whatever boots.
+
+        Last of all, since a drafter's server is stopped when the next one's tests begin: no other order works.
+        """
+        items.sort(key=self._place)
         for item in items:
             if item.path.parent == SUITE and "benchmark" in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.benchmark(group="tok/s", timer=self.session.clock))
@@ -83,6 +102,15 @@ class ActivePlugin:
             if booting:
                 config.hook.pytest_deselected(items=booting)
                 items[:] = [item for item in items if item not in booting]
+
+    def _place(self, item: pytest.Item) -> tuple[int, int]:
+        """Order by drafter, then by shipped module; a user's own tests keep their place after those."""
+        name, names = _drafter_of(item), self._settings.drafters
+        shipped = item.path.parent == SUITE and item.path.stem in _ORDER
+        return (
+            len(names) if name is None else names.index(name),
+            _ORDER.index(item.path.stem) if shipped else len(_ORDER),
+        )
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -199,6 +227,25 @@ def _refuse_workers(config: pytest.Config, settings: Settings) -> None:
         )
 
 
+def _require_benchmark(config: pytest.Config) -> None:
+    """Refuse what would leave tok/s, or a gate on it, out of pytest-benchmark without a word."""
+    if not config.pluginmanager.has_plugin("benchmark"):
+        raise pytest.UsageError(
+            "tok/s goes to pytest-benchmark, which is missing or switched off: pip install pytest-benchmark, "
+            "and drop -p no:benchmark"
+        )
+    if any(getattr(plugin, "is_codspeed_enabled", False) for plugin in config.pluginmanager.get_plugins()):
+        raise pytest.UsageError(
+            "pytest-codspeed takes the place of pytest-benchmark and would time the test instead of the server: "
+            "probe without --codspeed and CODSPEED_ENV"
+        )
+    option = config.option
+    if option.benchmark_compare_fail and (option.benchmark_skip or option.benchmark_disable):
+        raise pytest.UsageError(
+            "--benchmark-compare-fail compares nothing with --benchmark-disable or --benchmark-skip: drop one of them"
+        )
+
+
 @contextmanager
 def _usage_errors() -> Iterator[None]:
     try:
@@ -216,10 +263,3 @@ def _kind(error: BaseException | None) -> Failure:
     if isinstance(error, ProbeImpossible):
         return "impossible"
     return "inconclusive" if isinstance(error, Inconclusive) else "failed"
-
-
-def _rank(item: pytest.Item) -> int:
-    """Order of shipped test modules; a user's own tests keep their place after them."""
-    if item.path.parent == SUITE and item.path.stem in _ORDER:
-        return _ORDER.index(item.path.stem)
-    return len(_ORDER)

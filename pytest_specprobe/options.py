@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pytest_specprobe.profiles import Speculation
 
 DRAFTER = "specprobe_drafter"
+WORKERS_LEFT_OUT = pytest.StashKey[bool]()
 # name, metavar, help. Every value is text here and read once, in Settings.
 _VALUES = (
     ("profiles", "FILE", "TOML file of targets and drafters, read last (default: specprobe.toml, if there)"),
@@ -111,6 +112,18 @@ def wants_plan(config: pytest.Config) -> bool:
     return _flag(config, "plan")
 
 
+def attaches(config: pytest.Config) -> bool:
+    """Tell whether a server that already runs is to be probed."""
+    return _text(config, "server") is not None
+
+
+def leave_workers_out(config: pytest.Config) -> None:
+    """Keep pytest-xdist from handing the tests to workers, each of which would measure the same server at once."""
+    if getattr(config.option, "dist", "no") != "no":
+        config.option.numprocesses, config.option.tx, config.option.dist = 0, [], "no"
+        config.stash[WORKERS_LEFT_OUT] = True
+
+
 def _dest(name: str) -> str:
     return "specprobe_" + name.replace("-", "_")
 
@@ -167,7 +180,7 @@ def _positive(option: str, text: str | None, problems: list[str]) -> float | Non
 
 def _concurrency(text: str | None, problems: list[str]) -> tuple[int, ...]:
     try:
-        levels = tuple(int(part) for part in (text or "1").split(","))
+        levels = tuple(dict.fromkeys(int(part) for part in (text or "1").split(",")))
     except ValueError:
         levels = (0,)
     if min(levels) < 1:

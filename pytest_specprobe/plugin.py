@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_specprobe.probe.servers import Baseline
     from pytest_specprobe.probe.session import ProbeSession
     from pytest_specprobe.profiles import Profile
+    from pytest_specprobe.record.remember import Past
     from pytest_specprobe.server.boot import Server
     from pytest_specprobe.server.client import Client
     from pytest_specprobe.staging import Staged
@@ -40,8 +41,10 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """Answer ``--specprobe-plan`` without collecting or booting anything."""
+    """Answer ``--specprobe-plan`` without collecting or booting anything; keep a probe in one process."""
     if not options.wants_plan(config):
+        if options.drafters(config) and options.attaches(config):
+            options.leave_workers_out(config)
         return None
     from pytest_specprobe.active import print_plan
 
@@ -113,6 +116,14 @@ def specprobe_acceptance(specprobe_run: "ProbeRun", specprobe_server: "Server") 
 def specprobe_throughput(specprobe_run: "ProbeRun", specprobe_server: "Server") -> "Throughput":
     """Give the throughput pass, interleaved with the baseline: tok/s, speedup and round time."""
     return specprobe_run.throughput()
+
+
+@pytest.fixture(scope="session")
+def specprobe_history(
+    request: pytest.FixtureRequest, specprobe_profile: "Profile", specprobe_throughput: "Throughput"
+) -> "Past":
+    """Give this run beside the earlier runs of the same key, and how it compares with their median."""
+    return _session(request).past(specprobe_profile.name)
 
 
 def _session(request: pytest.FixtureRequest) -> "ProbeSession":

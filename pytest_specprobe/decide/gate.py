@@ -57,7 +57,7 @@ def gate_checks(seen: Evidence, gate: Gate, verdict: Verdict, candidates: Sequen
     yield _verdict(gate, verdict, candidates)
 
 
-def worst(results: Iterable[Result]) -> GateResult:
+def worst(results: Iterable[Result]) -> Result:
     """Return ``fail`` if any condition fails, else ``inconclusive`` if any is, else ``pass``."""
     found = set(results)
     return "fail" if "fail" in found else "inconclusive" if "inconclusive" in found else "pass"

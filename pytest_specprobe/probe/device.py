@@ -1,5 +1,6 @@
 """Where owned servers run: which device, which interpreter, which SGLang."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,10 @@ from pytest_specprobe.errors import ProbeImpossible
 from pytest_specprobe.settings import Device
 
 OLDEST_CUDA = Version("0.5.12")
-_ASK_VERSION = "import importlib.metadata as m; print(m.version('sglang'))"
+_ASK_VERSIONS = """
+import importlib.metadata as m, json
+print(json.dumps({d.metadata["Name"]: d.version for name in ("sglang", "torch") for d in m.distributions(name=name)}))
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +33,11 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The interpreter that holds SGLang, and its version; None where there is none."""
+    """The interpreter that holds SGLang, its version, and its torch's; None where there is none."""
 
     python: Path
     version: str | None
+    torch: str | None = None
 
     def problem(self, device: Literal["cuda", "cpu"]) -> str | None:
         """Say why this interpreter cannot serve on ``device``, and what to type; None if it can."""
@@ -61,20 +66,24 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def engine(python: Path | None) -> Engine:
-    """Ask an interpreter (default: this one) for its SGLang's version, by metadata alone.
+    """Ask an interpreter (default: this one) for its SGLang's and torch's versions, by metadata alone.
 
     :raises ProbeImpossible: if the interpreter cannot be run.
     """
     path = python or Path(sys.executable)
     try:
-        run = subprocess.run([path, "-c", _ASK_VERSION], capture_output=True, text=True, timeout=60, check=False)
+        run = subprocess.run([path, "-c", _ASK_VERSIONS], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.SubprocessError) as error:
         raise ProbeImpossible(
             f"{path} cannot be run: {error}",
             culprit="machine",
             fix="name the interpreter that holds SGLang with --specprobe-python",
         ) from error
-    return Engine(path, run.stdout.strip() if run.returncode == 0 else None)
+    try:
+        found = json.loads(run.stdout)
+    except ValueError:
+        found = {}
+    return Engine(path, found.get("sglang"), found.get("torch"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,6 @@
 import platform
 import shutil
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -17,12 +15,11 @@ from packaging.version import InvalidVersion, Version
 from pytest_specprobe.engines.cpu import SGLANG_VERSION
 from pytest_specprobe.errors import ProbeImpossible
 from pytest_specprobe.findings import Finding, Severity
-from pytest_specprobe.probe.device import OLDEST_CUDA, Gpu, engine
+from pytest_specprobe.probe.device import OLDEST_CUDA, Engine, Gpu, engine
 from pytest_specprobe.server.ownership import Holder
 
 ROOM_GIB = 2.0
 MEMORY_GIB = 4.0
-_ASK_TORCH = "import importlib.metadata as m; print(m.version('torch'))"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,15 +47,14 @@ class Machine:
 
 def look(*, python: Path | None, cache: Path, gpus: Sequence[Gpu], holders: Sequence[Holder]) -> Machine:
     """Return what this machine has; ``python`` names the interpreter that holds SGLang (default: this one)."""
-    chosen: Path | None = python or Path(sys.executable)
     try:
-        sglang = engine(python).version
+        holder: Engine | None = engine(python)
     except ProbeImpossible:
-        chosen, sglang = None, None
+        holder = None
     return Machine(
-        python=chosen,
-        sglang=sglang,
-        torch=_ask(chosen, _ASK_TORCH),
+        python=None if holder is None else holder.python,
+        sglang=None if holder is None else holder.version,
+        torch=None if holder is None else holder.torch,
         plots=_installed("matplotlib"),
         gpus=tuple(gpus),
         holders=tuple(holders),
@@ -221,16 +217,6 @@ def _installed(package: str) -> str | None:
         return f"{package} {version(package)}"
     except PackageNotFoundError:
         return None
-
-
-def _ask(python: Path | None, code: str) -> str | None:
-    if python is None:
-        return None
-    try:
-        run = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return run.stdout.strip()
 
 
 def _nearest(path: Path) -> Path:

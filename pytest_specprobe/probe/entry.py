@@ -97,6 +97,7 @@ def _server(run: ProbeRun) -> dict[str, Any] | None:
     info = run.servers.peek_info()
     return {
         "version": info and info.version,
+        "torch": run.servers.torch(),
         "command": server.command and list(server.command),
         "boot_s": server.boot_s,
         "device": run.servers.device,

@@ -137,12 +137,15 @@ class ProbeRun:
         with self.servers.blind() as server:
             return self._accept(server, what="blind control")
 
-    def throughput(self) -> Throughput:
+    def throughput(self, *, streams: int | None = None) -> Throughput:
         """Measure the decode rate, interleaved with the baseline.
 
+        :param streams: requests in flight; None is the first level asked for, on which the decision rests.
         :raises MeasurementError: if a request fails; the measurement is then invalid.
         """
-        return self._once.get("speed", self._first_speed)[1]
+        if streams is None or streams == self._settings.concurrency[0]:
+            return self._once.get("speed", self._first_speed)[1]
+        return self._once.get(f"speed at {streams}", lambda: self._speed(streams))[1]
 
     def _first_speed(self) -> tuple[ThroughputRuns, Throughput]:
         runs, throughput = self._speed(self._settings.concurrency[0])
@@ -207,10 +210,10 @@ class ProbeRun:
 
     def curve(self) -> Curve | None:
         """Measure the decode rate at every concurrency asked for; None if only one was."""
-        others = self._settings.concurrency[1:]
-        if not others:
+        levels = self._settings.concurrency
+        if len(levels) < 2:
             return None
-        return self._once.get("curve", lambda: curve([self.throughput(), *(self._speed(n)[1] for n in others)]))
+        return self._once.get("curve", lambda: curve([self.throughput(streams=n) for n in levels]))
 
     def sweep(self) -> Sweep | None:
         """Measure the settings of ``--specprobe-sweep`` beside the profile's own; None if none was asked for."""
@@ -281,10 +284,11 @@ class ProbeRun:
         server = self.servers.drafter
         return "" if server is None else server.log_tail()
 
-    def benchmark_info(self) -> dict[str, str]:
+    def benchmark_info(self, *, streams: int) -> dict[str, str | int]:
         """Return what a stored benchmark needs beside its numbers, to be comparable with another."""
         return {
             "unit": "OPS is tok/s of one stream; times are seconds per token",
+            "concurrency": streams,
             "drafter": self.profile.name,
             "target": self.profile.target_name,
             "speculation": str(self.profile.drafter.speculation),

@@ -14,6 +14,7 @@ from pytest_specprobe.probe.boots import BaselinePool, Booter
 from pytest_specprobe.probe.files import ProbeFiles
 from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.phases import PhaseLog
+from pytest_specprobe.probe.preflight import Preflight
 from pytest_specprobe.probe.relay import Relay, Runner
 from pytest_specprobe.probe.stored import Question, StoredBaselines
 from pytest_specprobe.profiles import Profile, Speculation
@@ -327,6 +328,11 @@ class ProbeServers:
     def device(self) -> str:
         """Where the drafter's server runs: cuda, cpu, or attached."""
         return "attached" if self._settings.server else self.booter().place.device
+
+    def torch(self) -> str | None:
+        """Return the version of torch that owned servers run; None for an attached one, or before it is known."""
+        found: Preflight | None = self._once.peek("preflight")
+        return found.place.engine.torch if found is not None and found.place is not None else None
 
     def peek_info(self) -> ServerInfo | None:
         """Return what the drafter's server said of itself, if it was asked yet."""

@@ -3,20 +3,21 @@
 import logging
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from platformdirs import user_cache_path
 
 from pytest_specprobe.probe.boots import BaselinePool
 from pytest_specprobe.probe.clock import TokenClock
-from pytest_specprobe.probe.device import gpus
+from pytest_specprobe.probe.device import Gpu, gpus
 from pytest_specprobe.probe.entry import comparisons, entry
 from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.run import ProbeRun, Shared
 from pytest_specprobe.profiles import Profile, load_profiles
 from pytest_specprobe.record import report
 from pytest_specprobe.record.markdown import to_step_summary
-from pytest_specprobe.record.remember import remember
+from pytest_specprobe.record.remember import Past, look_back, remember
 from pytest_specprobe.server.gpu_hold import GpuHold
 from pytest_specprobe.settings import Settings
 
@@ -57,11 +58,15 @@ class ProbeSession:
             for name, profile in self._profiles.items()
         }
         self._report: dict[str, Any] | None = None
-        self._gpus: tuple[str, ...] | None = None
+        self._gpus: tuple[Gpu, ...] | None = None
 
     def profile(self, name: str) -> Profile:
         """Return the profile of a named drafter."""
         return self._profiles[name]
+
+    def workload_name(self, name: str) -> str:
+        """Return what a drafter's prompt set is called in test ids: a file's name without its folder and ending."""
+        return Path(self.settings.workload or self.profile(name).workload).name.removesuffix(".jsonl")
 
     def run(self, name: str) -> ProbeRun:
         """Return the probe of a named drafter."""
@@ -95,13 +100,22 @@ class ProbeSession:
         remember(
             self._report,
             folder=self.settings.report,
-            limits={name: profile.drafter.gate.max_regression for name, profile in self._profiles.items()},
+            limits={name: self._limit(name) for name in self._profiles},
             environ=os.environ,
         )
         path = report.write(self._report, folder=self.settings.report)
         to_step_summary(self._report, environ=os.environ)
         self._report["path"] = str(path)
         return {item["name"]: item for item in self._report["drafters"]}
+
+    def past(self, name: str) -> Past:
+        """Hold what was measured of a drafter so far against the earlier runs of its key; nothing is kept yet."""
+        report = self._compose()
+        entry = next(item for item in report["drafters"] if item["name"] == name)
+        return look_back(report, entry, folder=self.settings.report, limit=self._limit(name))
+
+    def _limit(self, name: str) -> float:
+        return self._profiles[name].drafter.gate.max_regression
 
     def close(self) -> None:
         """Stop every server of this session; safe to call twice."""
@@ -111,22 +125,27 @@ class ProbeSession:
         self._hold.release()
 
     def machine_info(self) -> dict[str, Any]:
-        """Return what a stored benchmark says of the machine beside pytest-benchmark's own: GPUs, driver, SGLang."""
+        """Return what a stored benchmark says beside pytest-benchmark's own: GPUs, driver, SGLang and torch."""
         found = gpus()
         infos = {name: run.servers.peek_info() for name, run in self._runs.items()}
         return {
             "gpus": [f"{gpu.name}, {gpu.memory_mib} MiB" for gpu in found],
             "gpu_driver": found[0].driver if found else None,
             "sglang": {name: info.version for name, info in infos.items() if info is not None},
+            "torch": {name: version for name, run in self._runs.items() if (version := run.servers.torch())},
         }
 
     def _compose(self) -> dict[str, Any]:
         if self._gpus is None:
-            self._gpus = tuple(gpu.name for gpu in gpus())
+            self._gpus = gpus()
         states = {run: run.state() for run in self._runs.values()}
         entries = [entry(run, state, narrowed=run.profile.name not in self.wanted) for run, state in states.items()]
         return {
-            **report.compose(entries, gpus=self._gpus),
+            **report.compose(
+                entries,
+                gpus=[gpu.name for gpu in self._gpus],
+                gpu_driver=self._gpus[0].driver if self._gpus else None,
+            ),
             "comparisons": comparisons(states),
         }
 

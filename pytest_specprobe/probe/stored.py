@@ -35,7 +35,7 @@ class Question:
             spec,
             target=self.target,
             engine=self.engine,
-            hardware=hardware(machine(gpus=self.gpus), device=spec.device),
+            hardware=hardware(machine(gpus=self.gpus, gpu_driver=None), device=spec.device),
             workload=self.workload,
             max_new_tokens=MAX_NEW_TOKENS,
             concurrency=self.concurrency,

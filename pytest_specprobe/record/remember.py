@@ -1,13 +1,19 @@
-"""The end of a run: hold each drafter against its own past, then keep it if its gate passed."""
+"""The end of a run: hold each drafter against its own past, then keep it if its gate passed.
+
+Invariant: where the gate asks for the past (``max_regression``) it passes only if there was nothing to lose against
+or the comparison says so; a past that cannot be read, or a run of which it is not known what it compares with, is
+inconclusive and never a pass.
+"""
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from filelock import Timeout
 
-from pytest_specprobe.decide.gate import Result, worst
+from pytest_specprobe.decide.gate import GateCheck, Result, worst
 from pytest_specprobe.record import history
 from pytest_specprobe.record.history import Run, run_of
 from pytest_specprobe.record.regression import LAST, MINIMUM, Change, compare, judged, trend
@@ -15,6 +21,52 @@ from pytest_specprobe.record.regression import LAST, MINIMUM, Change, compare, j
 logger = logging.getLogger(__name__)
 CHECK = "max_regression"
 COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA")
+_NO_KEY = "not known what this run may be compared with: its engine, flags or files were not read"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """A run beside the earlier runs of its key, oldest first.
+
+    ``run`` is None where nothing was measured or the key is not known; ``changes`` is empty for the first run of a
+    key, and for an invalid measurement; ``problem`` says why the past could not be asked.
+    """
+
+    run: Run | None
+    runs: tuple[Run, ...] = ()
+    changes: tuple[Change, ...] = ()
+    problem: str | None = None
+
+    def check(self, *, limit: float) -> GateCheck:
+        """Return the gate's condition: no judged measure is less than before by more than ``limit``."""
+        found: Result = "pass"
+        seen = "no earlier run of the same key"
+        if self.problem is not None:
+            found, seen = "inconclusive", self.problem
+        elif self.changes:
+            results = [(_result(change), change) for change in judged(self.changes)]
+            found = worst(result for result, _ in results)
+            seen = "; ".join(_said(change) for result, change in results if result == found)
+        return GateCheck(name=CHECK, result=found, seen=seen, wanted=f"at least {1 - limit:g} of before")
+
+    def reason(self, check: GateCheck) -> str:
+        """Say in one sentence why that condition does not pass."""
+        if self.problem is not None:
+            return f"earlier runs: {check.seen}"
+        return f"against the last {self.changes[0].references} runs of the same key: {check.seen}"
+
+
+def look_back(report: Mapping[str, Any], entry: Mapping[str, Any], *, folder: Path, limit: float) -> Past:
+    """Hold one drafter's entry against ``folder``'s history; ``limit`` (0: none) is the least change that counts."""
+    run = run_of(report, entry)
+    if run is None:
+        return Past(run=None, problem=_NO_KEY if entry["acceptance"] is not None else None)
+    try:
+        runs = history.read(folder).before(run)[-LAST:]
+    except OSError as error:
+        return Past(run=run, problem=str(error))
+    valid = run.gate != "error"
+    return Past(run=run, runs=runs, changes=compare(run, runs, minimum=limit or MINIMUM) if runs and valid else ())
 
 
 def remember(
@@ -22,66 +74,59 @@ def remember(
 ) -> None:
     """Add ``history`` to every entry of ``report`` in place, and append the runs whose gate passed.
 
-    A history that cannot be read or written is said in the entry (``problem``) and spoils nothing else.
+    A history that cannot be read or written is said in the entry (``problem``) and spoils nothing else, unless the
+    gate asks for it.
 
     :param folder: where ``history.jsonl`` is.
     :param limits: by drafter, the loss that its gate allows (``max_regression``); 0 asks for nothing.
     :param environ: the CI system's variables, of which the commit is kept.
     """
-    path = folder / history.NAME
     commit = next((environ[name] for name in COMMITS if environ.get(name)), None)
     for entry in report["drafters"]:
-        run = run_of(report, entry, commit=commit)
-        if run is None:
-            continue
         limit = limits.get(entry["name"], 0.0)
-        try:
-            past = history.read(path).before(run)[-LAST:]
-            valid = run.gate != "error"
-            changes = compare(run, past, minimum=limit or MINIMUM) if past and valid else ()
-            if limit and valid:
-                _gate(entry, changes, limit=limit)
-            kept = history.keep(run_of(report, entry, commit=commit), path=path)
-        except (OSError, Timeout) as error:
-            logger.warning("history not kept: %s", error)
-            entry["history"] = _told(run, (), (), kept=False, problem=str(error))
-        else:
-            entry["history"] = _told(run, past, changes, kept=kept, problem=None)
+        past = look_back(report, entry, folder=folder, limit=limit)
+        if limit:
+            _gate(entry, past, limit=limit)
+        if past.run is None:
+            continue
+        kept, problem = False, past.problem
+        if problem is None:
+            try:
+                kept = history.keep(run_of(report, entry, commit=commit), path=folder / history.NAME)
+            except (OSError, Timeout) as error:
+                problem = str(error)
+                if limit:
+                    # a past that is never kept can never be lost against
+                    _gate(entry, replace(past, problem=f"this run cannot be kept: {problem}"), limit=limit)
+        if problem is not None:
+            logger.warning("history not kept: %s", problem)
+        entry["history"] = _told(past, kept=kept, problem=problem)
 
 
-def _told(
-    run: Run, past: tuple[Run, ...], changes: tuple[Change, ...], *, kept: bool, problem: str | None
-) -> dict[str, Any]:
+def _told(past: Past, *, kept: bool, problem: str | None) -> dict[str, Any]:
     return {
-        "key": run.key.id,
+        "key": past.run and past.run.key.id,
         "kept": kept,
         "problem": problem,
-        "trend": trend(changes) if changes else None,
-        "changes": [change.to_json() for change in changes],
+        "trend": trend(past.changes) if past.changes else None,
+        "changes": [change.to_json() for change in past.changes],
         "runs": [
             {"created": r.created, "commit": r.commit, "values": {n: dict(v) for n, v in r.values.items()}}
-            for r in past
+            for r in past.runs
         ],
     }
 
 
-def _gate(entry: dict[str, Any], changes: tuple[Change, ...], *, limit: float) -> None:
+def _gate(entry: dict[str, Any], past: Past, *, limit: float) -> None:
     """Add the condition to the gate of an entry that has one; a first run has nothing to lose against."""
-    if entry["gate"] is None or not entry["gate_checks"]:
+    if entry["gate"] in {None, "error"} or not entry["gate_checks"]:
         return
-    results = [(_result(change), change) for change in (judged(changes) if changes else ())]
-    found = worst(result for result, _ in results)
-    seen = "; ".join(_said(change) for result, change in results if result == found)
-    check = {
-        "name": CHECK,
-        "result": found,
-        "seen": seen or "no earlier run of the same key",
-        "wanted": f"at least {1 - limit:g} of before",
-    }
-    entry["gate_checks"].append(check)
+    check = past.check(limit=limit)
+    others = [other for other in entry["gate_checks"] if other["name"] != CHECK]
+    entry["gate_checks"] = [*others, check.to_json()]
     entry["gate"] = worst(check["result"] for check in entry["gate_checks"])
-    if found != "pass":
-        entry["reasons"].append(f"against the last {changes[0].references} runs of the same key: {seen}")
+    if check.result != "pass":
+        entry["reasons"].append(past.reason(check))
 
 
 def _said(change: Change) -> str:

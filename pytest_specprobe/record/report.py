@@ -16,18 +16,20 @@ SCHEMA = 1
 NAME = "report.json"
 
 
-def compose(entries: Sequence[Mapping[str, Any]], *, gpus: Sequence[str]) -> dict[str, Any]:
+def compose(
+    entries: Sequence[Mapping[str, Any]], *, gpus: Sequence[str], gpu_driver: str | None = None
+) -> dict[str, Any]:
     """Return the whole report of a session around its drafters' entries."""
     return {
         "schema": SCHEMA,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "tool": {"name": "pytest-specprobe", "version": version("pytest-specprobe")},
-        "machine": machine(gpus=gpus),
+        "machine": machine(gpus=gpus, gpu_driver=gpu_driver),
         "drafters": list(entries),
     }
 
 
-def machine(*, gpus: Sequence[str]) -> dict[str, Any]:
+def machine(*, gpus: Sequence[str], gpu_driver: str | None) -> dict[str, Any]:
     """Return the ``machine`` object of report.json: what this run was on."""
     return {
         "cpu": _cpu(),
@@ -36,6 +38,7 @@ def machine(*, gpus: Sequence[str]) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "gpus": list(gpus),
+        "gpu_driver": gpu_driver,
     }
 
 

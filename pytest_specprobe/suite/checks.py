@@ -1,7 +1,9 @@
 """How a shipped test turns one condition of the gate into pass, failure or inconclusive."""
 
+from pytest_specprobe.decide.gate import GateCheck
 from pytest_specprobe.decide.verdict import Decision
 from pytest_specprobe.errors import GateFailed, Inconclusive
+from pytest_specprobe.record.remember import Past
 
 
 def require_gate(decision: Decision, name: str) -> None:
@@ -13,10 +15,9 @@ def require_gate(decision: Decision, name: str) -> None:
     for check in decision.gate_checks:
         if check.name != name or check.result == "pass":
             continue
-        kind = Inconclusive if check.result == "inconclusive" else GateFailed
         reasons = "\n".join(f"  {reason}" for reason in decision.reasons)
-        raise kind(
-            f"gate {name}: {check.result}; saw {check.seen}, wanted {check.wanted}",
+        raise _kind(check)(
+            _says(check),
             culprit="drafter-file",
             fix=decision.next[0] if decision.next else "see the reasons",
             detail=reasons,
@@ -27,3 +28,27 @@ def require_verdict(decision: Decision) -> None:
     """Pass if every verdict that the intervals allow is one that the profile accepts."""
     for name in ("min_prompts", "accept_verdicts"):
         require_gate(decision, name)
+
+
+def require_past(past: Past, *, limit: float) -> None:
+    """Pass if nothing was lost against the earlier runs of the same key by more than ``limit``.
+
+    :raises GateFailed: if accept length or tok/s surely is lower by at least that much.
+    :raises Inconclusive: if the interval allows both, or the past could not be asked.
+    """
+    check = past.check(limit=limit)
+    if check.result != "pass":
+        raise _kind(check)(
+            _says(check),
+            culprit="drafter-file" if past.changes else "machine",
+            fix="`specprobe history` shows the runs; a new level is accepted by starting a new history.jsonl",
+            detail=f"  {past.reason(check)}",
+        )
+
+
+def _says(check: GateCheck) -> str:
+    return f"gate {check.name}: {check.result}; saw {check.seen}, wanted {check.wanted}"
+
+
+def _kind(check: GateCheck) -> type[Inconclusive | GateFailed]:
+    return Inconclusive if check.result == "inconclusive" else GateFailed

@@ -9,12 +9,15 @@ from pytest_specprobe.probe.run import ProbeRun
 from pytest_specprobe.suite.checks import require_gate, require_verdict
 
 
-def test_throughput(specprobe_run: ProbeRun, specprobe_throughput: Throughput, benchmark: BenchmarkFixture) -> None:
-    """The recorded seconds per token of each prompt, as pytest-benchmark rounds: OPS is tok/s."""
-    shares = iter(seconds_per_token(specprobe_throughput.prompts))
-    benchmark.extra_info.update(specprobe_run.benchmark_info())
+def test_throughput(
+    specprobe_run: ProbeRun, specprobe_throughput: Throughput, specprobe_streams: int, benchmark: BenchmarkFixture
+) -> None:
+    """The recorded seconds per token of each prompt, as pytest-benchmark rounds: OPS is tok/s of one stream."""
+    rows = specprobe_run.throughput(streams=specprobe_streams).prompts
+    shares = iter(seconds_per_token(rows))
+    benchmark.extra_info.update(specprobe_run.benchmark_info(streams=specprobe_streams))
     benchmark.pedantic(  # type: ignore[no-untyped-call]  # pytest-benchmark ships no types
-        lambda: specprobe_run.clock.advance(next(shares)), rounds=len(specprobe_throughput.prompts), iterations=1
+        lambda: specprobe_run.clock.advance(next(shares)), rounds=len(rows), iterations=1
     )
     specprobe_run.curve()
     specprobe_run.sweep()

@@ -1,6 +1,7 @@
 """The main job for real: stock SGLang, real HTTP, the mini family, two drafters on one target."""
 
 import json
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ def rows(entry: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def test_every_shipped_test_ran(main_job: Job) -> None:
     assert main_job.code in {0, 1, 10}, main_job.output
     ids = [case.get("name") for case in main_job.junit.iter("testcase")]
-    assert len(ids) == 21
+    assert len(ids) == 24
     assert all(any(f"[{name}]" in str(i) for i in ids) for name in (*NAMES, NATIVE))
     # what depends on the speed of a noisy machine may be undecided; nothing else may fail
     failed = {
@@ -105,7 +106,7 @@ def test_each_distinct_server_boots_once(main_job: Job) -> None:
 def test_benchmark_ops_is_the_reports_tok_per_s(main_job: Job) -> None:
     stored = json.loads((main_job.folder / "benchmark.json").read_text())["benchmarks"]
     assert {b["fullname"]: b["stats"]["ops"] for b in stored} == {
-        f"specprobe/test_throughput.py::test_throughput[{name}]": pytest.approx(
+        f"specprobe/test_throughput.py::test_throughput[{name}-mini-1]": pytest.approx(
             main_job.entries[name]["throughput"]["tok_per_s"]["value"]
         )
         for name in (*NAMES, NATIVE)
@@ -115,6 +116,7 @@ def test_benchmark_ops_is_the_reports_tok_per_s(main_job: Job) -> None:
 def test_stored_benchmarks_name_the_engine(main_job: Job) -> None:
     machine = json.loads((main_job.folder / "benchmark.json").read_text())["machine_info"]
     assert machine["sglang"] == dict.fromkeys((*NAMES, NATIVE), "0.5.23")
+    assert machine["torch"] == dict.fromkeys((*NAMES, NATIVE), version("torch"))
     assert machine["gpus"] == []
     assert machine["gpu_driver"] is None
 

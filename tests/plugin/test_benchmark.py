@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_specprobe.measure.throughput import SpeedRow
 from pytest_specprobe.probe.clock import TokenClock, seconds_per_token
+from tests.plugin.stand_in import write_profile
 
 INNER = """
 import pytest
@@ -66,3 +68,114 @@ def test_ops_is_tok_per_s_and_a_slower_run_fails_the_compare(pytester: pytest.Py
     assert pytester.runpytest_subprocess(*gate).ret == 0
     write(pytester.path, tuple(1.2 * share for share in shares))
     assert pytester.runpytest_subprocess(*gate).ret == 1
+
+
+# --- whole runs, on the stand-in for two servers ------------------------------------------------------------------
+
+GATE = ("--benchmark-compare=0001", "--benchmark-compare-fail=mean:10%")
+SPEED = "specprobe/test_throughput.py::test_throughput[attached-few-{}]"
+
+
+def entry(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / ".specprobe" / "report.json").read_text())["drafters"][0]
+    return found
+
+
+def rewind(folder: Path, faster: float) -> None:
+    """Make the stored run one that was ``faster`` times as fast as it was."""
+    path = next((folder / ".benchmarks").rglob("*.json"))
+    stored = json.loads(path.read_text())
+    for bench in stored["benchmarks"]:
+        bench["stats"] |= {key: bench["stats"][key] / faster for key in ("min", "max", "mean", "median")}
+    path.write_text(json.dumps(stored))
+
+
+def test_each_concurrency_is_a_benchmark_and_two_runs_compare(
+    pytester: pytest.Pytester, attached: tuple[str, ...]
+) -> None:
+    write_profile(pytester.path)
+    first = pytester.runpytest_subprocess(
+        *attached, "--specprobe-concurrency=1,2", "--benchmark-save=first", "--benchmark-json=out.json"
+    )
+    assert first.ret == 0
+    found = json.loads((pytester.path / "out.json").read_text())
+    points = {
+        point["concurrency"]: point["tok_per_s"]["value"] for point in entry(pytester.path)["throughput"]["curve"]
+    }
+    assert {bench["fullname"]: bench["stats"]["ops"] for bench in found["benchmarks"]} == {
+        SPEED.format(streams): pytest.approx(speed) for streams, speed in points.items()
+    }
+    assert [bench["extra_info"]["concurrency"] for bench in found["benchmarks"]] == [1, 2]
+    assert all("tok/s of one stream" in bench["extra_info"]["unit"] for bench in found["benchmarks"])
+    told = found["machine_info"]
+    assert told["sglang"] == {"attached": "0.5.23"}
+    assert told["torch"] == {}, "another's environment is not asked"
+    assert told["cpu"]
+    assert told["gpus"] == []
+    assert told["gpu_driver"] is None
+    rewind(pytester.path, 0.5)
+    assert pytester.runpytest_subprocess(*attached, *GATE).ret == 0
+    rewind(pytester.path, 4.0)
+    slower = pytester.runpytest_subprocess(*attached, *GATE)
+    assert slower.ret == 1
+    slower.stdout.fnmatch_lines(["*attached on mini_k25: *"])
+    slower.stderr.fnmatch_lines(["*Performance has regressed*"])
+
+
+def test_another_workload_or_concurrency_is_another_benchmark(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess(
+        "--specprobe-drafter=aq_k2,aq_k2_mini",
+        "--specprobe-workload=sets/own.jsonl",
+        "--specprobe-concurrency=4,1,4",
+        "specprobe/test_throughput.py::test_throughput", "--collect-only", "-q",
+    )  # fmt: skip
+    ids = [line.partition("[")[2] for line in result.outlines if "::" in line]
+    assert sorted(ids) == ["aq_k2-own-1]", "aq_k2-own-4]", "aq_k2_mini-own-1]", "aq_k2_mini-own-4]"]
+    assert [name.partition("-")[0] for name in ids] == ["aq_k2", "aq_k2", "aq_k2_mini", "aq_k2_mini"]
+
+
+@pytest.mark.parametrize("switch", ["--benchmark-disable", "--benchmark-skip", "-n2"])
+def test_without_a_stored_benchmark_there_is_still_a_number(
+    pytester: pytest.Pytester, attached: tuple[str, ...], switch: str
+) -> None:
+    """Workers of pytest-xdist would each measure the same server at once, and none would own the report."""
+    write_profile(pytester.path)
+    result = pytester.runpytest_subprocess(*attached, switch, "--junitxml=junit.xml")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["attached on mini_k25: *", "*tok/s   *of one stream*"])
+    assert entry(pytester.path)["throughput"]["tok_per_s"]["value"] > 0
+    assert (switch == "-n2") == ("no pytest-xdist workers" in result.stdout.str())
+
+
+def test_a_run_of_benchmarks_only_has_no_verdict_and_is_not_green(
+    pytester: pytest.Pytester, attached: tuple[str, ...]
+) -> None:
+    write_profile(pytester.path)
+    assert pytester.runpytest_subprocess(*attached, "--benchmark-only").ret == 11
+
+
+CODSPEED = """
+class Enabled:
+    is_codspeed_enabled = True
+
+def pytest_configure(config):
+    config.pluginmanager.register(Enabled())
+"""
+
+
+@pytest.mark.parametrize(
+    ("switches", "says"),
+    [
+        (["-p", "no:benchmark"], "*pip install pytest-benchmark, and drop -p no:benchmark*"),
+        (["--benchmark-disable", "--benchmark-compare-fail=mean:10%"], "*compares nothing with --benchmark-disable*"),
+        (["--benchmark-skip", "--benchmark-compare-fail=mean:10%"], "*compares nothing with --benchmark-disable*"),
+        (["-p", "codspeeds"], "*without --codspeed and CODSPEED_ENV*"),
+    ],
+)
+def test_what_would_leave_the_number_out_is_refused(
+    pytester: pytest.Pytester, switches: list[str], says: str
+) -> None:
+    pytester.makepyfile(codspeeds=CODSPEED)
+    result = pytester.runpytest_subprocess("--specprobe-drafter=aq_k2", *switches)
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([says])

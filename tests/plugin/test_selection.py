@@ -12,9 +12,11 @@ ITEMS = [
     "specprobe/test_boot.py::test_boot[{0}]",
     "specprobe/test_acceptance.py::test_acceptance[{0}]",
     "specprobe/test_acceptance.py::test_reads_target[{0}]",
-    "specprobe/test_throughput.py::test_throughput[{0}]",
+    "specprobe/test_throughput.py::test_throughput[{0}-{1}-1]",
     "specprobe/test_throughput.py::test_verdict[{0}]",
+    "specprobe/test_history.py::test_history[{0}]",
 ]
+WORKLOADS = {"aq_k2": "default", "aq_k2_mini": "mini"}
 
 
 def collected(result: pytest.RunResult) -> list[str]:
@@ -24,7 +26,7 @@ def collected(result: pytest.RunResult) -> list[str]:
 def test_collects_the_suite_grouped_by_drafter(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("--specprobe-drafter=aq_k2,aq_k2_mini", "--collect-only", "-q")
     assert result.ret == 0
-    assert collected(result) == [item.format(name) for name in ("aq_k2", "aq_k2_mini") for item in ITEMS]
+    assert collected(result) == [item.format(name, WORKLOADS[name]) for name in WORKLOADS for item in ITEMS]
 
 
 @pytest.mark.parametrize(
@@ -38,13 +40,13 @@ def test_collects_the_suite_grouped_by_drafter(pytester: pytest.Pytester) -> Non
 )
 def test_parts_can_be_chosen(pytester: pytest.Pytester, args: list[str], expected: list[str]) -> None:
     result = pytester.runpytest_subprocess("--specprobe-drafter=aq_k2", "--collect-only", "-q", *args)
-    assert collected(result) == [item.format("aq_k2") for item in expected]
+    assert collected(result) == [item.format("aq_k2", "default") for item in expected]
 
 
 def test_the_drafter_may_come_from_the_ini_file(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nspecprobe_drafter = aq_k2\nspecprobe_static = true\n")
     result = pytester.runpytest_subprocess("--collect-only", "-q")
-    assert collected(result) == [item.format("aq_k2") for item in ITEMS[:2]]
+    assert collected(result) == [item.format("aq_k2", "default") for item in ITEMS[:2]]
 
 
 def test_own_tests_get_the_drafter_in_their_id(pytester: pytest.Pytester) -> None:

@@ -78,6 +78,28 @@ def test_a_history_that_cannot_be_written_spoils_nothing_else(
     assert "history not kept" in caplog.text
 
 
+def test_a_past_that_cannot_be_asked_or_kept_is_no_pass(tmp_path: Path) -> None:
+    (tmp_path / history.NAME).mkdir()
+    unread = finish(tmp_path, 0, limit=0.05)
+    assert unread["gate"] == "inconclusive"
+    assert "Is a directory" in unread["reasons"][-1]
+    (tmp_path / history.NAME).rmdir()
+    (tmp_path / f"{history.NAME}.lock").mkdir()
+    unkept = finish(tmp_path, 0, limit=0.05)
+    assert unkept["gate"] == "inconclusive"
+    assert [check["name"] for check in unkept["gate_checks"]].count("max_regression") == 1
+    assert "this run cannot be kept" in unkept["reasons"][-1]
+
+
+def test_a_run_of_unknown_key_is_no_pass_where_the_past_is_asked_for(tmp_path: Path) -> None:
+    whole = report(entry(World(accept=0.7)))
+    whole["drafters"][0]["digests"]["target"] = None
+    for limit, gate in ((0.0, "pass"), (0.05, "inconclusive")):
+        remember(whole, folder=tmp_path, limits={"aq_k2_mini": limit}, environ={})
+        assert whole["drafters"][0]["gate"] == gate
+    assert not (tmp_path / history.NAME).exists()
+
+
 def test_a_run_that_measured_nothing_has_no_history(tmp_path: Path) -> None:
     whole = report(entry(World()) | {"acceptance": None, "verdict": None, "gate": "error"})
     remember(whole, folder=tmp_path, limits={}, environ={})

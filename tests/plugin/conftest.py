@@ -1,0 +1,14 @@
+"""The stand-in for two servers, up once for all tests of this folder."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.plugin.stand_in import Handler, Plain, serving
+
+
+@pytest.fixture(scope="session")
+def attached() -> Iterator[tuple[str, ...]]:
+    """The options of a run that probes it."""
+    with serving(Handler) as server, serving(Plain) as plain:
+        yield ("--specprobe-drafter=attached", f"--specprobe-server={server}", f"--specprobe-baseline={plain}")
