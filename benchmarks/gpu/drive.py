@@ -63,7 +63,9 @@ def kill(at: str) -> Step:
         "--specprobe-report={out}/report",
     )
     profiles = f"--specprobe-profiles={HERE / 'specprobe.toml'}"
-    return Step((sys.executable, "-m", "benchmarks.gpu.kill", at, "60", "--", *words, profiles), 420.0)
+    return Step(
+        (sys.executable, "-m", "benchmarks.gpu.kill", at, "60", "{out}/pytest.txt", "--", *words, profiles), 420.0
+    )
 
 
 STEPS: dict[str, Step] = {

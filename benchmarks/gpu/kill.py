@@ -1,7 +1,7 @@
 """SIGKILL pytest while it owns CUDA servers, and look whether any process or GPU memory is left.
 
-Run: ``python -m benchmarks.gpu.kill AT DEADLINE_S -- pytest-arguments``; AT is a regular expression for the line of
-pytest's output at which to kill. Prints one JSON object; exit code 0 if nothing is left by the deadline.
+Run: ``python -m benchmarks.gpu.kill AT DEADLINE_S LOG -- pytest-arguments``; AT is a regular expression for the line
+of pytest's output (kept in LOG) at which to kill. Prints one JSON object; exit code 0 if nothing is left in time.
 """
 
 import json
@@ -36,7 +36,7 @@ def main() -> int:
     """Start, wait for the line, kill, look."""
     at, deadline_s, arguments = sys.argv[1], float(sys.argv[2]), sys.argv[sys.argv.index("--") + 1 :]
     value, before = secrets.token_hex(8), gpu_memory_mib()
-    log = Path("killed.log")
+    log = Path(sys.argv[3])
     with log.open("wb") as output:
         victim = subprocess.Popen(
             [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],

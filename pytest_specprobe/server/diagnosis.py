@@ -116,11 +116,18 @@ _KNOWN = (
     ),
     _Cause(
         r"CUDA out of memory|torch\.(?:cuda\.)?OutOfMemoryError|Not enough memory\. Please try to increase|"
-        r"CUDA error: out of memory|Triton Error \[CUDA\]: out of memory|alloc_req_slots runs out of memory",
+        r"leave no GPU memory for the KV cache|CUDA error: out of memory|Triton Error \[CUDA\]: out of memory|"
+        r"alloc_req_slots runs out of memory",
         "out of GPU memory{phase}",
         "launch-flags",
         "lower --mem-fraction-static (graphs, weights) or raise it (KV cache), or limit --cuda-graph-max-bs-decode, "
         "in the target's server_args; check that nothing else holds the GPUs",
+    ),
+    _Cause(
+        r"triton\.compiler\.errors\.\w+|CompilationError: at \d+:\d+",
+        "a Triton kernel of this SGLang does not compile for the shapes of this model",
+        "engine",
+        "name another --attention-backend or --moe-runner-backend in the target's server_args, or use another version",
     ),
     _Cause(
         r"Cannot find the config file for (\w+)|[Qq]uantization method .* does not match|"

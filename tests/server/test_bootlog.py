@@ -145,10 +145,12 @@ LOGS = Path(__file__).with_name("logs")
         ("lfs", "weights", "target", "not readable safetensors"),
         ("fcdim", "draft-weights", "drafter-file", "shape [64, 128] where config.json asks for [64, 192]"),
         ("d2t", "warm-up", "drafter-file", "outside its table"),
+        ("kernel", "graphs", "engine", "does not compile for the shapes"),
+        ("starved", "weights", "launch-flags", "out of GPU memory while allocating the KV cache"),
     ],
 )
 def test_boots_of_real_sglang_that_failed(name: str, phase: Phase, culprit: str, says: str) -> None:
-    """Logs of SGLang 0.5.23 on a CPU, each with one fault planted; server arguments and paths cut."""
+    """Logs of SGLang 0.5.23 on a CPU and (the last two) 0.5.17 on an H200; server arguments and paths cut."""
     text = (LOGS / f"{name}.log").read_text()
     found = diagnose(text, phase=phase, exit_code=1)
     assert (found.culprit, says in found.what) == (culprit, True), found
