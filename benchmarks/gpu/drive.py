@@ -83,9 +83,25 @@ STEPS: dict[str, Step] = {
     "smollm2-convert": Step((*SMOLLM2, "convert", "models/smollm2.whl", "models/smollm2"), 120.0),
     "smollm2-train": Step((*SMOLLM2, "train", "models/smollm2", "models/smollm2_eagle3"), 240.0),
     "smollm2-widen": Step((*SMOLLM2, "widen", "models/smollm2", "models/smollm2_wide", "--times", "64"), 180.0),
-    "smollm2": probe("smollm2", "--specprobe-concurrency=1,4,16,64", timeout_s=480.0),
-    "smollm2-sweep": probe(
-        "smollm2", "--no-specprobe-blind", "--specprobe-sweep=1/1/2,2/1/3,4/1/5,5/1/6", timeout_s=480.0
+    "smollm2": probe(
+        "smollm2",
+        "--specprobe-concurrency=1,4,16,64",
+        "--specprobe-sweep=1/1/2,2/1/3,4/1/5,5/1/6",
+        timeout_s=560.0,
+    ),
+    # single settings, each on a boot of its own, to hold the sweep's one boot against
+    "smollm2-s1": probe("smollm2_s1", "--no-specprobe-blind", "--specprobe-baseline=none"),
+    "smollm2-s5": probe("smollm2_s5", "--no-specprobe-blind", "--specprobe-baseline=none"),
+    "beside": Step(
+        (
+            sys.executable,
+            "-m",
+            "benchmarks.gpu.beside",
+            "smollm2",
+            str(HERE / "specprobe.toml"),
+            "{out}",
+            "smollm2.jsonl",
+        )
     ),
     "smollm2-wide": probe("smollm2_wide", "--no-specprobe-blind"),
     "llama-make": Step((*RANDOM, "models/random_llama", "--shape", "llama"), 240.0),

@@ -127,7 +127,7 @@ _KNOWN = (
         r"triton\.compiler\.errors\.\w+|CompilationError: at \d+:\d+",
         "a Triton kernel of this SGLang does not compile for the shapes of this model",
         "engine",
-        "name another --attention-backend or --moe-runner-backend in the target's server_args, or use another version",
+        "name another --attention-backend or --moe-runner-backend in the server_args, or use another version",
     ),
     _Cause(
         r"Cannot find the config file for (\w+)|[Qq]uantization method .* does not match|"
