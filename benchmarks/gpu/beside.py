@@ -1,6 +1,7 @@
 """Serves a drafter by ``specprobe serve`` and holds our client beside SGLang's own on that server.
 
-Run: ``python -m benchmarks.gpu.beside DRAFTER PROFILES OUT WORKLOAD``: leaves OUT/beside.json, beside.md and serve.txt.
+Run: ``python -m benchmarks.gpu.beside DRAFTER PROFILES OUT WORKLOAD``: leaves beside.json, beside.md and serve.txt
+in OUT.
 """
 
 import json
