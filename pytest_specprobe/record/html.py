@@ -20,6 +20,7 @@ from pytest_specprobe.record.text import (
     kept_together,
     number,
     past,
+    rankings,
     seconds,
     unexplained,
 )
@@ -38,6 +39,7 @@ def page(report: Mapping[str, Any]) -> str:
     return environment.get_template("report.html").render(
         report=report,
         drafters=[_drafter(entry) for entry in report["drafters"]],
+        rankings=list(rankings(report)),
         needs=NEEDS,
     )
 

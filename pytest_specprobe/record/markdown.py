@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_specprobe.record.numbers import numbers, provenance
-from pytest_specprobe.record.text import GATE_SAYS, VERDICT_SAYS, Entry, past, unexplained
+from pytest_specprobe.record.text import GATE_SAYS, VERDICT_SAYS, Entry, past, rankings, unexplained
 
 logger = logging.getLogger(__name__)
 GITHUB = "GITHUB_STEP_SUMMARY"
@@ -23,6 +23,9 @@ def markdown(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of the summary: for each drafter the verdict, why, the numbers, what to do."""
     for entry in report["drafters"]:
         yield from _drafter(entry)
+    for label, text in rankings(report):
+        yield f"- {escape(label)} {escape(text)}"
+    yield ""
     yield f"<sub>{escape(report['tool']['name'])} {escape(report['tool']['version'])}, {report['created']}</sub>"
 
 

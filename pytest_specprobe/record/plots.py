@@ -6,6 +6,7 @@ one drawing serves light and dark. Nothing here may be imported before matplotli
 
 import io
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,16 +20,21 @@ from pytest_specprobe.record.text import Entry, number
 
 # Colours that occur nowhere else in a drawing, and the variables they become.
 _INK, _MUTED, _GRID, _ONE, _TWO, _THREE = "#010101", "#020202", "#030303", "#040404", "#050505", "#060606"
+_CARD = "#070707"
 _VARIABLES = {
     _INK: "--ink", _MUTED: "--muted", _GRID: "--grid", _ONE: "--one", _TWO: "--two", _THREE: "--three",
+    _CARD: "--card",
 }  # fmt: skip
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 10, "text.parse_math": False,
     "text.color": _INK, "axes.labelcolor": _INK, "axes.edgecolor": _MUTED, "xtick.color": _MUTED,
     "ytick.color": _MUTED, "xtick.labelcolor": _INK, "ytick.labelcolor": _INK, "grid.color": _GRID,
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True,
-    "lines.markersize": 7, "legend.frameon": False, "figure.facecolor": "none", "axes.facecolor": "none",
+    "lines.markersize": 7, "legend.facecolor": _CARD, "legend.edgecolor": "none", "legend.framealpha": 0.8,
+    "figure.facecolor": "none", "axes.facecolor": "none",
 }  # fmt: skip
+# inches: small, so that its letters are still letters on a telephone
+_WIDE = 5.4
 _NO_METADATA: dict[str, Any] = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
 
@@ -69,7 +75,7 @@ def _drawn(draw: Callable[[Figure, Entry], None], entry: Entry, title: str, says
     name = re.sub(r"[^a-z0-9]+", "-", f"{entry['name']}-{title}".lower())
     style: Any = {**_STYLE, "svg.hashsalt": name}  # Any: the type of its keys is new in recent versions
     with rc_context(style):
-        figure = Figure(figsize=(6.4, 3.4), layout="constrained")
+        figure = Figure(figsize=(_WIDE, 3.1), layout="constrained")
         draw(figure, entry)
         file = io.StringIO()
         figure.savefig(file, format="svg", transparent=True, metadata=_NO_METADATA)
@@ -124,7 +130,7 @@ def _positions(figure: Figure, entry: Entry) -> None:
     axes.set_xticks(where)
     axes.set_xlim(0.6, len(where) + 0.6)
     axes.set_ylim(0, 1)
-    axes.legend(loc="upper right")
+    axes.legend(loc="best")
 
 
 def _speedup(figure: Figure, entry: Entry) -> None:
@@ -154,13 +160,13 @@ def _speedup(figure: Figure, entry: Entry) -> None:
     )  # fmt: skip
     axes.set_xlim(1, most)
     axes.set_ylim(bottom=0)
-    axes.legend(loc="lower right")
+    axes.legend(loc="best")
 
 
 def _lengths(figure: Figure, entry: Entry, labels: Sequence[str], parts: Sequence[Entry]) -> None:
     a, point = entry["acceptance"], entry["break_even"]
     shown = [(label, part) for label, part in zip(labels, parts, strict=True) if part["accept_length"]]
-    figure.set_size_inches(6.4, max(2.4, 1.3 + 0.36 * len(shown)))
+    figure.set_size_inches(_WIDE, max(2.4, 1.3 + 0.36 * len(shown)))
     axes = _axes(figure, x="accept length (tokens per round)")
     where = list(range(len(shown)))
     estimates = [part["accept_length"] for _, part in shown]
@@ -202,7 +208,7 @@ def _concurrency(figure: Figure, entry: Entry) -> None:
 def _history(figure: Figure, entry: Entry) -> None:
     past = entry["history"]["runs"]
     now = {"accept_length": entry["acceptance"]["accept_length"], "tok_per_s": entry["throughput"]["tok_per_s"]}
-    figure.set_size_inches(6.4, 4.2)
+    figure.set_size_inches(_WIDE, 4.2)
     for at, (name, label) in enumerate((("tok_per_s", "tok/s"), ("accept_length", "accept length"))):
         axes: Axes = figure.add_subplot(2, 1, at + 1)
         found = [(i, r["values"][name]) for i, r in enumerate(past) if name in r["values"]]
@@ -220,15 +226,19 @@ def _history(figure: Figure, entry: Entry) -> None:
 
 def _phases(figure: Figure, entry: Entry) -> None:
     phases = [p for p in entry["phases"] if p["seconds"] >= 0.01 * sum(q["seconds"] for q in entry["phases"])]
-    figure.set_size_inches(6.4, max(1.8, 1.1 + 0.3 * len(phases)))
+    figure.set_size_inches(_WIDE, max(1.8, 1.1 + 0.36 * len(phases)))
     axes = _axes(figure, x="seconds")
     starts = np.cumsum([0.0, *(p["seconds"] for p in entry["phases"])])
     begin = {id(p): start for p, start in zip(entry["phases"], starts, strict=False)}
     for row, phase in enumerate(phases):
         colour = _TWO if phase["name"] == "boot" else _ONE
         axes.barh(row, phase["seconds"], left=begin[id(phase)], color=colour, height=0.6)
-    axes.set_yticks(range(len(phases)), [_clipped(f"{p['name']}: {p['what']}") for p in phases])
+    axes.set_yticks(range(len(phases)), [_two_lines(f"{p['name']}: {p['what']}") for p in phases])
     axes.set_ylim(len(phases) - 0.5, -0.5)
+
+
+def _two_lines(text: str) -> str:
+    return "\n".join(textwrap.wrap(text, 28, max_lines=2, placeholder=" ..."))
 
 
 def _clipped(text: str) -> str:

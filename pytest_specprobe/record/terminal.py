@@ -10,14 +10,13 @@ from typing import Any
 from pytest_specprobe.record.numbers import numbers, provenance
 from pytest_specprobe.record.text import (
     GATE_SAYS,
-    MEASURES,
     NO_BREAK,
     TONES,
     VERDICT_SAYS,
     Entry,
     kept_together,
-    number,
     past,
+    rankings,
     unexplained,
 )
 
@@ -43,7 +42,8 @@ def summary(report: Mapping[str, Any], *, colour: bool = False, width: int = WID
     for entry in entries:
         yield from _drafter(entry, paint)
         yield ""
-    yield from _ranking(report.get("comparisons", ()), paint)
+    for label, text in rankings(report):
+        yield from paint.row(label, text)
     if report.get("path"):
         yield from paint.row("report", report["path"])
         yield from paint.row("", "a page with plots: specprobe report --format html --output report.html")
@@ -101,14 +101,3 @@ def _gate_detail(entry: Entry) -> str:
     if not open_:
         return ""
     return ": " + "; ".join(f"{c['name']} saw {c['seen']}, wanted {c['wanted']}" for c in open_)
-
-
-def _ranking(comparisons: Sequence[Entry], paint: _Paint) -> Iterator[str]:
-    for both in comparisons:
-        for ranking in (both["accept_length"], both["speed"]):
-            if ranking is None:
-                continue
-            order = " > ".join(f"{name} {number(ranking['estimates'][name]['value'])}" for name in ranking["order"])
-            sure = f"{ranking['winner']} surely leads" if ranking["winner"] else "the lead is within the intervals"
-            label = MEASURES[ranking["measure"]]
-            yield from paint.row(label, f"on {both['target']}: {order} ({sure}, {ranking['prompts']} shared prompts)")

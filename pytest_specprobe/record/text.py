@@ -1,7 +1,7 @@
 """Numbers and words as every rendering of a report shows them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 Entry = Mapping[str, Any]
@@ -122,6 +122,20 @@ def past(history: Entry) -> str:
 def _change(change: Entry) -> str:
     why = ", since other processes used the machine" if change["noisy"] else ""
     return f"{MEASURES[change['measure']]} {interval(change['ratio'])} {change['trend']}{why}"
+
+
+def rankings(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield, for drafters that share a target, what is ranked and in one sentence who leads and how surely."""
+    for both in report.get("comparisons", ()):
+        for found in (both["accept_length"], both["speed"]):
+            if found is None:
+                continue
+            order = " > ".join(f"{name} {number(found['estimates'][name]['value'])}" for name in found["order"])
+            sure = f"{found['winner']} surely leads" if found["winner"] else "the lead is within the intervals"
+            yield (
+                MEASURES[found["measure"]],
+                f"on {both['target']}: {order} ({sure}, {found['prompts']} shared prompts)",
+            )
 
 
 def brief(value: object) -> str:

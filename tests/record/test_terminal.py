@@ -2,12 +2,15 @@
 
 import json
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
 
 from pytest_specprobe.cli import main
 from pytest_specprobe.profiles import Gate
+from pytest_specprobe.record.html import page
+from pytest_specprobe.record.markdown import escape, markdown
 from pytest_specprobe.record.terminal import summary
 from tests.record.simulated import World, entry, fault, report
 
@@ -124,3 +127,20 @@ def test_an_unusable_file_is_one_clear_error(
     error = capsys.readouterr().err
     assert says in error
     assert "next: name a report.json" in error
+
+
+@pytest.mark.parametrize(
+    ("winner", "says"), [("b", "b surely leads"), (None, "the lead is within the intervals")], ids=["sure", "open"]
+)
+def test_drafters_of_one_target_are_ranked_in_every_rendering(winner: str | None, says: str) -> None:
+    both = report(entry(FINETUNE, name="a"), entry(FINETUNE, name="b"))
+    value = {"low": 1.0, "high": 2.0, "n": 30}
+    ranking = {
+        "measure": "accept_length", "order": ["b", "a"], "winner": winner, "prompts": 30,
+        "estimates": {"a": {"value": 1.36, **value}, "b": {"value": 1.49, **value}},
+    }  # fmt: skip
+    both["comparisons"] = [{"target": "mini_k25", "accept_length": ranking, "speed": None}]
+    told = f"on mini_k25: b 1.49 > a 1.36 ({says}, 30 shared prompts)"
+    assert told in " ".join(" ".join(summary(both)).split())
+    assert escape(told) in "\n".join(markdown(both))
+    assert told in unescape(page(both))
