@@ -168,6 +168,8 @@ class ActivePlugin:
             self.session.close()
             return
         entries = self.session.finish()
+        if self.session.unwritten:
+            self._outcome.failures.add("impossible")
         for name, entry in entries.items():
             self._config.hook.pytest_specprobe_decided(profile=self.session.profile(name), entry=entry)
         session.exitstatus = exit_code(int(exitstatus), self._outcome, entries, static=self._settings.static)
@@ -178,6 +180,8 @@ class ActivePlugin:
             return
         for line in summary(self.session.report(), colour=terminalreporter.hasmarkup):
             terminalreporter.write_line(line)
+        if self.session.unwritten:
+            terminalreporter.write_line(str(self.session.unwritten))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from pytest_specprobe.probe.device import Engine, gpus
 from pytest_specprobe.probe.preflight import Place, Preflight, preflight
 from pytest_specprobe.probe.sweep import sharing
 from pytest_specprobe.profiles import Profile, load_profiles
-from pytest_specprobe.server.spec import command
+from pytest_specprobe.server.spec import command, worker_commands
 from pytest_specprobe.settings import Settings
 
 _CHECKS = (
@@ -85,6 +85,9 @@ def _commands(profile: Profile, settings: Settings, found: Preflight, extra_args
     )
     yield f"  server        {shlex.join(command(spec, host='127.0.0.1', port=0))}"
     yield "                (STAGED: a new directory of links, max_position_embeddings patched; port 0: a free one)"
+    for rank, words in enumerate(worker_commands(spec), start=1):
+        yield f"  node {rank}        {shlex.join(words)}"
+        yield "                (to be started there by hand, with the same files at the same places)"
 
 
 def _mla(target: Path | None) -> bool:

@@ -9,6 +9,7 @@ from pytest_specprobe.errors import Culprit, ProbeImpossible
 from pytest_specprobe.probe.device import Engine, Gpu, NoDevice, choose, engine, gpus
 from pytest_specprobe.probe.sources import Missing, locate
 from pytest_specprobe.profiles import Profile
+from pytest_specprobe.server.gpus import ranks_here
 from pytest_specprobe.settings import Settings
 
 Owned = Literal["cuda", "cpu"]
@@ -68,7 +69,8 @@ def _place(
     profile: Profile, settings: Settings, found: tuple[Gpu, ...], problems: list[tuple[Culprit, str]]
 ) -> Place | None:
     target = profile.target
-    device = choose(settings.device, allowed=target.devices, tp=target.tp, found=found)
+    needed = ranks_here(target.tp, target.server_args)
+    device = choose(settings.device, allowed=target.devices, tp=needed, found=found)
     if isinstance(device, NoDevice):
         hint = "run where the GPUs are, or attach to a server there with --specprobe-server URL"
         problems.append(("machine", f"no device for {profile.target_name}: {device.reason}; {hint}"))

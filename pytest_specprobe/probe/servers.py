@@ -18,7 +18,7 @@ from pytest_specprobe.probe.preflight import Preflight
 from pytest_specprobe.probe.relay import Relay, Runner
 from pytest_specprobe.probe.stored import Question, StoredBaselines
 from pytest_specprobe.profiles import Profile, Speculation
-from pytest_specprobe.server.attach import attach
+from pytest_specprobe.server.attach import AttachedServer, attach
 from pytest_specprobe.server.boot import Server
 from pytest_specprobe.server.gpu_hold import GpuHold
 from pytest_specprobe.server.info import ServerInfo, differences
@@ -137,7 +137,11 @@ class ProbeServers:
         if self._settings.server is None:
             return self.booter().spec(self._files.staged().path)
         checked, server = self._files.checkpoint(), self._once.get("server", self._server)
-        drafter = self._files.staged().path if server.vouched else checked.drafter
+        drafter = checked.drafter
+        if isinstance(server, AttachedServer) and server.drafter is not None:
+            # It may be in another cache; the name of a staged directory says what is in it.
+            staged = self._files.staged().path
+            drafter = server.drafter if server.drafter.name == staged.name else staged
         return ServerSpec(
             model=str(checked.target.path),
             drafter=drafter,

@@ -8,6 +8,7 @@ from typing import Any
 
 from platformdirs import user_cache_path
 
+from pytest_specprobe.errors import ProbeImpossible
 from pytest_specprobe.probe.boots import BaselinePool
 from pytest_specprobe.probe.clock import TokenClock
 from pytest_specprobe.probe.device import Gpu, gpus
@@ -42,6 +43,7 @@ class ProbeSession:
         self.settings = settings
         self.clock = TokenClock()
         self.wanted: set[str] = set()
+        self.unwritten: ProbeImpossible | None = None
         self._baselines = BaselinePool()
         self._hold = GpuHold()
         self._profiles = {name: profiles.get(name) for name in settings.drafters}
@@ -90,7 +92,7 @@ class ProbeSession:
     def finish(self) -> dict[str, dict[str, Any]]:
         """Decide, stop the servers, write the report; return the drafters' entries by name.
 
-        :raises OSError: if the report cannot be written.
+        A report that cannot be written is told in ``unwritten``: the entries are known all the same.
         """
         for run in self._runs.values():
             with run.phases.phase("decide", "verdict and gate"):
@@ -103,9 +105,15 @@ class ProbeSession:
             limits={name: self._limit(name) for name in self._profiles},
             environ=os.environ,
         )
-        path = report.write(self._report, folder=self.settings.report)
+        try:
+            self._report["path"] = str(report.write(self._report, folder=self.settings.report))
+        except OSError as error:
+            self.unwritten = ProbeImpossible(
+                f"the report cannot be written below {self.settings.report}: {error.strerror or error}",
+                culprit="machine",
+                fix="give the disk room and the folder write permission, or name another with --specprobe-report",
+            )
         to_step_summary(self._report, environ=os.environ)
-        self._report["path"] = str(path)
         return {item["name"]: item for item in self._report["drafters"]}
 
     def past(self, name: str) -> Past:

@@ -42,6 +42,11 @@ class AttachedServer(Closing):
         self._log_start = self.log_path.stat().st_size if self.log_path and self.log_path.exists() else 0
 
     @property
+    def drafter(self) -> Path | None:
+        """The staged drafter that it was started with; None for a plain server, and where it is not known."""
+        return Path(self._record.drafter) if self._record and self._record.drafter else None
+
+    @property
     def variables(self) -> tuple[str, ...]:
         """Names of the variables in the environment of the server's processes; none where they cannot be seen."""
         return ownership.variables_of(self._record) if self._record else ()

@@ -12,7 +12,7 @@ from typing import Protocol, Self
 
 import httpx
 
-from pytest_specprobe.engines import steps
+from pytest_specprobe.engines import cpu, steps
 from pytest_specprobe.errors import BootError, Culprit, PortTaken, ServerError
 from pytest_specprobe.server import boot_times, ownership
 from pytest_specprobe.server.bootlog import Phase, advance, tail
@@ -153,6 +153,8 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str, key: str, again: Ow
         words += ("--speculative-adaptive-config", str(_write_candidates(spec, log_path)))
     marker = secrets.token_hex(16)
     scratch = ownership.scratch_dir(marker)
+    if spec.device == "cpu":
+        env |= cpu.private(scratch)
     gpu_memory = GpuMemory() if spec.device == "cuda" else None
     supervised = Supervised.start(
         (*words, "--config", str(scratch / _CONFIG)),

@@ -1,6 +1,6 @@
 """Which GPUs a server takes: told before it boots, so that two runs can keep out of each other's way."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pytest_specprobe.server.ownership import gpu_indices
 from pytest_specprobe.server.spec import ServerSpec, values_of
@@ -15,12 +15,18 @@ def gpus_of(spec: ServerSpec, environ: Mapping[str, str]) -> tuple[str, ...]:
     if spec.device != "cuda":
         return ()
     visible = visible_gpus(environ)
-    ranks = spec.tp * _number(spec, "--pp-size", "--pipeline-parallel-size") // _number(spec, "--nnodes")
-    if "--enable-dp-attention" not in spec.server_args:
-        ranks *= _number(spec, "--dp-size", "--data-parallel-size")
-    first, step = _number(spec, "--base-gpu-id", default=0), _number(spec, "--gpu-id-step")
-    wanted = range(first, first + max(ranks, 1) * step, step)
+    args = spec.server_args
+    first, step = _number(args, "--base-gpu-id", default=0), _number(args, "--gpu-id-step")
+    wanted = range(first, first + ranks_here(spec.tp, args) * step, step)
     return tuple(visible[n] for n in wanted if n < len(visible))
+
+
+def ranks_here(tp: int, server_args: Sequence[str]) -> int:
+    """Return how many GPUs one machine gives to a server: all of them, or its share of ``--nnodes`` machines."""
+    ranks = tp * _number(server_args, "--pp-size", "--pipeline-parallel-size")
+    if "--enable-dp-attention" not in server_args:
+        ranks *= _number(server_args, "--dp-size", "--data-parallel-size")
+    return max(ranks // _number(server_args, "--nnodes"), 1)
 
 
 def visible_gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -44,7 +50,7 @@ def _visible(asked: str | None, known: Mapping[int, str]) -> list[str]:
     return found
 
 
-def _number(spec: ServerSpec, *flags: str, default: int = 1) -> int:
+def _number(server_args: Sequence[str], *flags: str, default: int = 1) -> int:
     # The last one counts, as for any argument parser.
-    given = [int(value) for value in values_of(spec.server_args, *flags) if value.isdigit()]
+    given = [int(value) for value in values_of(server_args, *flags) if value.isdigit()]
     return max(given[-1], default) if given else default

@@ -141,6 +141,16 @@ def command(spec: ServerSpec, *, host: str, port: int) -> tuple[str, ...]:
     return (*words, *spec.server_args)
 
 
+def worker_commands(spec: ServerSpec) -> tuple[tuple[str, ...], ...]:
+    """Return what to start on the other machines of a server over ``--nnodes``, in order of rank.
+
+    The first machine is this one; it boots rank 0 and alone serves HTTP. The last of two equal flags counts.
+    """
+    nodes = [int(value) for value in values_of(spec.server_args, "--nnodes") if value.isdigit()]
+    words = command(spec, host="127.0.0.1", port=30000)
+    return tuple((*words, "--node-rank", str(rank)) for rank in range(1, nodes[-1] if nodes else 1))
+
+
 def environment(spec: ServerSpec, base: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the child's environment, and the sorted names of the variables of ``base`` that were scrubbed.
 

@@ -145,6 +145,30 @@ def test_a_plan_prices_the_sweep_in_boots(pytester: pytest.Pytester, args: list[
     result.stdout.fnmatch_lines([f"  sweep         {says}"])
 
 
+def test_a_plan_over_several_machines_says_what_each_must_run(pytester: pytest.Pytester) -> None:
+    nodes = ["--nnodes", "2", "--node-rank", "0", "--dist-init-addr", "10.0.0.1:20000"]
+    (pytester.path / "specprobe.toml").write_text(f"[targets.kimi_k25]\nserver_args = {nodes}\ntp = 16\n")
+    result = pytester.runpytest_subprocess("--specprobe-drafter=aq_k2", "--specprobe-plan")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        [
+            "  server * --tp-size 16 * --nnodes 2 --node-rank 0 --dist-init-addr 10.0.0.1:20000",
+            "  node 1 * --tp-size 16 * --nnodes 2 --node-rank 0 --dist-init-addr 10.0.0.1:20000 --node-rank 1",
+            "*8 GPUs needed, 0 found*",
+        ]
+    )
+
+
+def test_a_report_that_cannot_be_written_is_an_error_and_not_a_crash(pytester: pytest.Pytester) -> None:
+    (pytester.path / ".specprobe").write_text("a file of the user's")
+    result = pytester.runpytest_subprocess("--specprobe-drafter=dense_mini", "--specprobe-static")
+    assert result.ret == 11
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*the report cannot be written below *.specprobe*", "  culprit: machine"])
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+    assert (pytester.path / ".specprobe").read_text() == "a file of the user's"
+
+
 def test_all_unusable_options_are_said_at_once(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess(
         "--specprobe-drafter=aq_k2", "--specprobe-device=tpu", "--specprobe-concurrency=x"

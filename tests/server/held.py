@@ -38,8 +38,8 @@ class Serve:
     def said(self) -> str:
         return self._out.read_text() + self._err.read_text()
 
-    def ready(self) -> dict[str, Any]:
-        deadline = time.monotonic() + PATIENCE_S
+    def ready(self, patience_s: float = PATIENCE_S) -> dict[str, Any]:
+        deadline = time.monotonic() + patience_s
         while not self._out.read_text().endswith("\n"):
             assert self.process.poll() is None, self.said
             assert time.monotonic() < deadline, self.said

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from pytest_specprobe.errors import ServerError
@@ -34,6 +35,12 @@ def test_it_listens_on_loopback_only_and_insists_on_the_key(booted: Any) -> None
     assert httpx.get(f"{url}/server_info", timeout=30).status_code == 401
     holders = ownership.port_holders(int(url.rpartition(":")[2]))
     assert [h.pid for h in holders] == [booted.server.pid]
+    # Not only the HTTP port: torch's store, gloo and what else its processes open.
+    server = psutil.Process(booted.server.pid)
+    sockets = [c for p in (server, *server.children(recursive=True)) for c in p.net_connections(kind="inet")]
+    listening = [c.laddr.ip for c in sockets if c.status == psutil.CONN_LISTEN]
+    assert len(listening) > 1
+    assert set(listening) == {"127.0.0.1"}
 
 
 def test_the_key_is_in_no_command_line_and_in_no_shown_text(booted: Any) -> None:
@@ -119,9 +126,10 @@ def test_attach_takes_the_key_and_never_stops_the_server(booted: Any, monkeypatc
     assert booted.server.alive()
 
 
-def test_it_is_recorded_as_ours_while_it_runs(booted: Any) -> None:
+def test_it_is_recorded_as_ours_while_it_runs(booted: Any, tiny_spec: ServerSpec) -> None:
     records = [o for o in ownership.servers() if o.pid == booted.server.pid]
     assert [o.label for o in records] == ["tiny"]
     assert records[0].owner_pid == os.getpid()
     assert len(ownership.processes_of(records[0])) >= 3
+    assert (records[0].device, records[0].drafter) == ("cpu", str(tiny_spec.drafter))
     assert ownership.leftovers() == ()

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from pytest_specprobe.errors import ProfileError
 from pytest_specprobe.profiles import Speculation
+from pytest_specprobe.server.gpus import ranks_here
 from pytest_specprobe.server.redaction import (
     is_secret_name,
     redact_command,
     redact_text,
     redact_value,
 )
-from pytest_specprobe.server.spec import ServerSpec, command, environment, forging_variables
+from pytest_specprobe.server.spec import ServerSpec, command, environment, forging_variables, worker_commands
 
 SPECULATION = Speculation(num_steps=2, eagle_topk=1, num_draft_tokens=3)
 
@@ -75,6 +76,15 @@ def test_server_args_may_not_say_what_the_tool_says(words: tuple[str, ...]) -> N
 def test_multi_node_flags_pass_through() -> None:
     nodes = ("--nnodes", "2", "--node-rank", "0", "--dist-init-addr", "10.0.0.1:5000")
     assert command(spec(server_args=nodes, tp=16), host="h", port=1)[-6:] == nodes
+
+
+def test_the_other_machines_of_a_server_run_the_same_command_with_their_rank() -> None:
+    nodes = ("--nnodes", "3", "--node-rank", "0", "--dist-init-addr", "10.0.0.1:5000")
+    many = spec(tp=12, drafter=Path("/d"), speculation=SPECULATION, server_args=nodes)
+    first = command(many, host="127.0.0.1", port=30000)
+    assert worker_commands(many) == ((*first, "--node-rank", "1"), (*first, "--node-rank", "2"))
+    assert worker_commands(spec(tp=8)) == ()
+    assert [ranks_here(12, nodes), ranks_here(12, ()), ranks_here(2, ("--nnodes=4",))] == [4, 12, 1]
 
 
 def test_half_a_speculation_is_refused() -> None:

@@ -42,6 +42,19 @@ def environment(base: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def private(folder: Path) -> dict[str, str]:
+    """Return the variables that keep a child's own sockets off every network; ``folder`` is the child's alone.
+
+    torch's store for process groups listens on all interfaces whatever address it is given, so the only process
+    of the group meets itself in a file instead; its gloo sockets go to the loopback interface, and not to whatever
+    the host's name resolves to.
+    """
+    return {
+        "SGLANG_DISTRIBUTED_INIT_METHOD_OVERRIDE": f"file://{folder / 'rendezvous'}",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+
+
 def server_args(
     *,
     speculative: bool,
