@@ -65,6 +65,9 @@ def plots(entry: Entry) -> Iterator[Plot]:
     if throughput and throughput["curve"]:
         yield _drawn(_concurrency, entry, "tok/s over requests in flight", "All streams together, with and without "
                      "speculation.")  # fmt: skip
+    if len([row for row in entry["sweep"] if row["tok_per_s"]]) > 1:
+        yield _drawn(_sweep, entry, "Settings of the sweep", "Speedup (or tok/s) at each steps/topk/draft tokens, with "
+                     "intervals that hold for all of them at once.")  # fmt: skip
     if entry["history"] and len(entry["history"]["runs"]) > 0 and throughput:
         yield _drawn(_history, entry, "Runs of the same key", "This run, last, and the ones before it.")
     if entry["phases"]:
@@ -203,6 +206,23 @@ def _concurrency(figure: Figure, entry: Entry) -> None:
     axes.set_xticks(where)
     axes.set_ylim(bottom=0)
     axes.legend(loc="lower right")
+
+
+def _sweep(figure: Figure, entry: Entry) -> None:
+    rows = [row for row in entry["sweep"] if row["tok_per_s"]]
+    paid = all(row["speedup"] for row in rows)
+    figure.set_size_inches(6.4, max(2.4, 1.3 + 0.36 * len(rows)))
+    axes = _axes(figure, x="speedup" if paid else "tok/s of one stream")
+    for at, row in enumerate(rows):
+        estimate = row["speedup"] if paid else row["tok_per_s"]
+        colour, fmt = (_ONE, "o") if row["best"] else (_MUTED, "s")
+        axes.errorbar([estimate["value"]], [at], xerr=_bars([estimate]), fmt=fmt, color=colour, capsize=4)
+    if paid:
+        axes.axvline(1, color=_TWO, linestyle="--", label="break-even")
+        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1))
+    names = [f"{row['setting']}{', the profile' * row['own']}{', fastest' * row['best']}" for row in rows]
+    axes.set_yticks(range(len(rows)), names)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
 
 
 def _history(figure: Figure, entry: Entry) -> None:

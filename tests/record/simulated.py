@@ -5,7 +5,7 @@ The simulation stands in for a server only: every number in these reports comes 
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,17 @@ from pytest_specprobe.decide.breakeven import measured_break_even
 from pytest_specprobe.decide.evidence import evidence
 from pytest_specprobe.decide.outlook import outlook
 from pytest_specprobe.decide.predicted import predict_shorter
+from pytest_specprobe.decide.sweep import sweep_best, sweep_rows
 from pytest_specprobe.decide.verdict import decide
 from pytest_specprobe.findings import Finding
 from pytest_specprobe.measure.acceptance import measure_acceptance
 from pytest_specprobe.measure.losslessness import compare_texts
 from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.sweep import Sweep, Trial, measure_arm, measure_parity
 from pytest_specprobe.measure.throughput import measure_throughput
 from pytest_specprobe.measure.workloads import Workload, load_workload
 from pytest_specprobe.probe.phases import Phase
-from pytest_specprobe.profiles import Gate
+from pytest_specprobe.profiles import Gate, Speculation
 from pytest_specprobe.record.report import compose
 
 TOKENS = 160
@@ -166,6 +168,36 @@ def _entry(world: World, name: str, gate_text: str, findings: tuple[Finding, ...
         },
         allow_nan=False,
     )
+
+
+def swept(world: World) -> dict[str, Any]:
+    """The entry of a probe with a sweep: three chains on one boot, and a tree that was not run."""
+    found = entry(world)
+    own, *others = (Speculation(num_steps=k, eagle_topk=1, num_draft_tokens=k + 1) for k in (world.depth, 1, 3))
+    tree = Speculation(num_steps=2, eagle_topk=4, num_draft_tokens=8)
+    plain = requests(world, None, world.plain_s or 0.012)
+    runs = {
+        s: requests(replace(world, depth=s.depth, seed=s.depth), world.accept, 0.010 + 0.005 * s.depth)
+        for s in (own, *others)
+    }
+    arms = tuple(
+        measure_arm(
+            Trial(setting=s, how="one-boot", requests=runs[s], own=runs[own], baseline=plain), own=own, settings=4
+        )
+        for s in runs
+    )
+    sweep = Sweep(
+        own=own,
+        settings=(*runs, tree),
+        arms=arms,
+        skipped={tree: "not run: the server died in phase weights"},
+        parity=measure_parity(own, runs[own], requests(replace(world, seed=99), world.accept, 0.018)),
+        fallback=None,
+    )
+    probe = measure_acceptance(runs[own], depth=own.depth)
+    rows = sweep_rows(sweep, probe=probe, predicted=(), gate=Gate())
+    copy: dict[str, Any] = json.loads(json.dumps(found | {"sweep": rows, "sweep_best": sweep_best(sweep)}))
+    return copy
 
 
 def workload() -> Workload:
