@@ -77,7 +77,7 @@ def pinned(shared: OwnedServer) -> Mapping[int, list[Generation]]:
     return found
 
 
-@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("steps", [1, 3, 5])  # 2 is what the whole sweep below runs on two boots
 def test_a_pinned_step_count_counts_and_writes_as_a_boot_of_its_own(
     drafter: Path, pinned: Mapping[int, list[Generation]], steps: int, tmp_path: Path
 ) -> None:

@@ -66,8 +66,8 @@ def plots(entry: Entry) -> Iterator[Plot]:
         yield _drawn(_concurrency, entry, "tok/s over requests in flight", "All streams together, with and without "
                      "speculation.")  # fmt: skip
     if len([row for row in entry["sweep"] if row["tok_per_s"]]) > 1:
-        yield _drawn(_sweep, entry, "Settings of the sweep", "Speedup (or tok/s) at each steps/topk/draft tokens, with "
-                     "intervals that hold for all of them at once.")  # fmt: skip
+        yield _drawn(_sweep, entry, "Settings of the sweep", "Speedup (or tok/s) at each steps/topk/draft tokens, "
+                     "with intervals that hold for all of them at once.")  # fmt: skip
     if entry["history"] and len(entry["history"]["runs"]) > 0 and throughput:
         yield _drawn(_history, entry, "Runs of the same key", "This run, last, and the ones before it.")
     if entry["phases"]:
@@ -220,7 +220,7 @@ def _sweep(figure: Figure, entry: Entry) -> None:
     if paid:
         axes.axvline(1, color=_TWO, linestyle="--", label="break-even")
         axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1))
-    names = [f"{row['setting']}{', the profile' * row['own']}{', fastest' * row['best']}" for row in rows]
+    names = [f"{row['setting']}{' (own)' * row['own']}{' (fastest)' * row['best']}" for row in rows]
     axes.set_yticks(range(len(rows)), names)
     axes.set_ylim(len(rows) - 0.5, -0.5)
 

@@ -71,6 +71,6 @@ def test_terminal_markdown_and_page_show_every_row(entry: dict[str, Any]) -> Non
         for label in ("at 2/1/3", "at 1/1/2", "at 3/1/4", "at 2/4/8", "shared boot", "best setting"):
             assert label in text
     drawn = {plot.title: plot.svg for plot in plots(entry)}["Settings of the sweep"]
-    assert "1/1/2, fastest" in drawn
-    assert "2/1/3, the profile" in drawn
+    assert "1/1/2 (fastest)" in drawn
+    assert "2/1/3 (own)" in drawn
     assert "2/4/8" not in drawn
