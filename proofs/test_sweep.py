@@ -20,7 +20,7 @@ from tests.job.jobs import Job, run_job
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 STEPS = (1, 2, 3, 5)
-TOKENS = 64
+TOKENS = 48
 BOOT_S = 400.0
 
 
@@ -37,8 +37,8 @@ def spec(drafter: Path, steps: int, *, candidates: tuple[int, ...] = (), **env: 
 
 
 def answers(client: Client) -> list[Generation]:
-    """Eight prompts one at a time, so that nothing but the step count differs between two servers."""
-    chats = load_workload("mini", root=Path()).first(8).chats
+    """Six prompts one at a time, so that nothing but the step count differs between two servers."""
+    chats = load_workload("mini", root=Path()).first(6).chats
     prompts = [
         Prompt(id=c.id, workload=c.workload, text=c.text, input_ids=client.tokenize_chat(c.messages)) for c in chats
     ]

@@ -74,6 +74,7 @@ def sweep_best(sweep: Sweep) -> dict[str, Any]:
         "speedup": best.throughput.speedup and best.throughput.speedup.to_json(),
         "surely_better": sweep.surely_better,
         "settings": len(sweep.settings),
+        "concurrency": best.throughput.concurrency,
         "confidence": simultaneous(len(sweep.settings)),
         "parity": sweep.parity and sweep.parity.to_json(),
         "fallback": sweep.fallback,

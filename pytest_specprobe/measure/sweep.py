@@ -128,6 +128,7 @@ def measure_arm(
     *,
     own: Speculation,
     settings: int,
+    concurrency: int = 1,
     baseline_source: BaselineSource = "boot",
     dropped: Mapping[str, str] | None = None,
 ) -> Arm:
@@ -142,6 +143,7 @@ def measure_arm(
         baseline=trial.baseline,
         baseline_source=baseline_source,
         dropped=dropped,
+        concurrency=concurrency,
         confidence=confidence,
     )
     reference = measure_throughput(trial.own, baseline=None, dropped=dropped)

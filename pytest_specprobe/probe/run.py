@@ -229,6 +229,7 @@ class ProbeRun:
             runs=runs,
             lengths=natural_lengths(texts),
             dropped=validity.dropped_prompts(texts),
+            streams=self._settings.concurrency[0],
         )
         run = SweepRun(plan, self.servers, self.phases)
         sweep = run.run()

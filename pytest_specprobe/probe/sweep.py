@@ -32,7 +32,8 @@ class SweepPlan:
     """What a sweep is about.
 
     ``settings`` are all of them, the profile's ``own`` first. ``runs`` is the probe's throughput pass, ``lengths``
-    the tokens per request by prompt, ``dropped`` the prompts that count in nothing.
+    the tokens per request by prompt, ``dropped`` the prompts that count in nothing, ``streams`` how many requests are
+    in flight.
     """
 
     own: Speculation
@@ -40,6 +41,7 @@ class SweepPlan:
     runs: ThroughputRuns
     lengths: Mapping[str, int]
     dropped: Mapping[str, str]
+    streams: int = 1
 
 
 def sharing(own: Speculation, settings: Sequence[Speculation]) -> tuple[Speculation, ...]:
@@ -115,7 +117,7 @@ class SweepRun:
 
     def _alone(self, setting: Speculation) -> None:
         """Measure one setting on a boot of its own, unless it cannot win; a boot that fails is said, not fatal."""
-        why = cannot_win(setting, self._arms)
+        why = cannot_win(setting, self._trusted())
         try:
             if why is None:
                 with self._servers.arm(setting) as server:
@@ -136,7 +138,13 @@ class SweepRun:
         with self._phases.phase("probe", f"sweep of {', '.join(seats)}{turns}") as say:
             before = CpuTime.now(pids)
             taken = alternate(
-                every, self._servers.prompts(), new_tokens=self._plan.lengths, progress=narrator("sweep", say)
+                every,
+                self._servers.prompts(),
+                new_tokens=self._plan.lengths,
+                # a turn of several streams is all prompts, so that only a second round turns the order over
+                repeats=1 if self._plan.streams == 1 else 2,
+                concurrency=self._plan.streams,
+                progress=narrator("sweep", say),
             )
             if self._servers.device == "cpu":
                 self.load.append(check_load(before, CpuTime.now(pids)))
@@ -171,10 +179,16 @@ class SweepRun:
                 Trial(setting=setting, how=how, requests=requests, own=own, baseline=plain or known, apart=apart),
                 own=self._plan.own,
                 settings=len(self._plan.settings),
+                concurrency=self._plan.streams,
                 baseline_source="alternating" if self._base.apart else booted,
                 dropped=self._plan.dropped,
             )
         )
+
+    def _trusted(self) -> list[Arm]:
+        """Return the arms whose speed may rule out another: a shared boot's only once it is shown to be as fast."""
+        parity = self._parity is not None and self._parity.shown
+        return [arm for arm in self._arms if not arm.apart and (parity or arm.how != "one-boot")]
 
     def _measured(self) -> set[Speculation]:
         return {arm.setting for arm in self._arms}

@@ -164,6 +164,8 @@ def _best(best: Entry) -> Number:
     else:
         sure = "surely faster" if best["surely_better"] else "not surely faster"
         value = f"{best['setting']}: {interval(best['over_own'])} x over the profile's own {best['own']}, {sure}"
+    if best["concurrency"] > 1:
+        each += f"; {best['concurrency']} streams in flight"
     if best["fallback"]:
         each += f"; one boot per setting, since {best['fallback']}"
     return Number("best setting", value, each)

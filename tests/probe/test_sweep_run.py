@@ -29,6 +29,7 @@ class Box:
         self, *, fails: dict[str, str] | None = None, owned: bool = True, base: bool = True, crowded: bool = False
     ) -> None:
         self.crowded = crowded
+        self.round_s = {"own": 0.02}  # of each server; the others take as long as the shared boot
         self.fails = fails or {}
         self.calls: list[str] = []
         self.said: list[str] = []
@@ -50,7 +51,10 @@ class Box:
             if name == "base":
                 return plain_of(prompt.id, TOKENS, token_s=0.012 + 0.001 * (len(self.calls) % 3))
             accepted = [state.steps, 0] * 6
-            return request_of(prompt.id, accepted, depth=state.steps, round_s=0.02 + 0.001 * (len(self.calls) % 3))
+            round_s = self.round_s.get(name, 0.02) * (1 + 4 * (name == "shared" and state.steps == 3))
+            return request_of(
+                prompt.id, accepted, depth=state.steps, round_s=round_s + 0.0002 * (len(self.calls) % 3)
+            )
 
         def pin(_: str, steps: int) -> bool:
             self.calls.append(f"{name}={steps}")
@@ -103,7 +107,7 @@ class Box:
             self.up -= 1
 
 
-def sweep(box: Box, *settings: Speculation, own: Speculation = TWO, plain: bool | None = None) -> Any:
+def sweep(box: Box, *settings: Speculation, own: Speculation = TWO, plain: bool = False, streams: int = 1) -> Any:
     generate: Callable[..., Generation] = box.own.client.generate
     runs = ThroughputRuns(
         drafter=tuple(generate(p, max_new_tokens=TOKENS, ignore_eos=True) for p in PROMPTS),
@@ -118,6 +122,7 @@ def sweep(box: Box, *settings: Speculation, own: Speculation = TWO, plain: bool 
         runs=runs,
         lengths={p.id: TOKENS for p in PROMPTS},
         dropped={},
+        streams=streams,
     )
     found = SweepRun(plan, box, PhaseLog("d", say=box.said.append)).run()  # type: ignore[arg-type]
     assert box.up == (2 if box.base else 1), "a server was left running"
@@ -234,3 +239,25 @@ def test_a_lone_setting_that_does_not_fit_is_held_against_the_probes_own_pass() 
     found = sweep(box, TREE)
     assert box.most_up == 2
     assert {str(arm.setting): arm.apart for arm in found.arms} == {"2/2/4": True, "2/1/3": False}
+
+
+def test_several_streams_run_every_prompt_in_each_turn_and_the_order_turns_over() -> None:
+    box = Box()
+    found = sweep(box, ONE, THREE, streams=4)
+    pins = [c for c in box.calls if c.startswith("shared=")]
+    assert pins == [f"shared={k}" for k in (2, 1, 3, 2, 1, 3, 3, 1, 2)]  # warm-up, A B C, C B A
+    assert {arm.throughput.concurrency for arm in found.arms} == {4}
+    assert all(len(arm.requests) == 2 * len(PROMPTS) for arm in found.arms)
+    assert found.parity.compared == 2 * len(PROMPTS)
+
+
+@pytest.mark.parametrize(("shared_s", "skipped"), [(0.0201, True), (0.030, False)])
+def test_a_shared_boot_rules_a_tree_out_only_once_it_is_shown_to_be_as_fast(shared_s: float, skipped: bool) -> None:
+    """Rounds of 3/1/4 are so long there that a tree as deep could not win; if the boot itself is slow, who knows."""
+    box = Box()
+    box.round_s |= {"shared": shared_s}
+    tree = Speculation(num_steps=3, eagle_topk=2, num_draft_tokens=8)
+    found = sweep(box, ONE, THREE, tree)
+    assert found.parity.shown == skipped
+    assert (tree in found.skipped) == skipped
+    assert ("boot 3/2/8" in box.calls) != skipped
