@@ -138,6 +138,12 @@ _KNOWN = (
         "an unquantised drafter under a quantised target needs --speculative-draft-model-quantization unquant",
     ),
     _Cause(
+        r"Cannot find any model weights with `([^`]*)`",
+        "there are no weights in {1}",
+        "drafter-file",
+        _WEIGHTS_FIX,
+    ),
+    _Cause(
         r"(?:HeaderTooLarge|InvalidHeader|MetadataIncompleteBuffer|SafetensorError)[^\n]*",
         "a weights file is not readable safetensors",
         "drafter-file",
@@ -213,7 +219,12 @@ def diagnose(
         return Diagnosis(f"the server died of signal {exit_signal}", "engine", "read the log lines below")
     if exit_code is not None:
         return Diagnosis(f"the server exited with code {exit_code}", "engine", "read the log lines below")
-    return Diagnosis("the server gave no reason", "engine", "read the log lines below")
+    # Nobody saw it end: its supervisor, which would have, was killed, and the kernel ended the server with it.
+    return Diagnosis(
+        "its supervisor was killed from outside, and the server with it",
+        "machine",
+        "look for the kernel's OOM killer: dmesg -T | grep -i oom",
+    )
 
 
 def root_exception(text: str) -> str | None:

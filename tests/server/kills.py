@@ -294,8 +294,10 @@ def main() -> int:
             spec = None
             if options.real:
                 shutil.copytree(options.real[1], root / "drafter")
-                spec = {"model": options.real[0], "device": "cpu"}
+                spec = {"model": str(Path(options.real[0]).absolute()), "device": "cpu"}
             outcome = run(row, root, spec=spec)
+        if row.how == "nothing" and outcome.exit_code != 0:
+            raise RuntimeError(f"a run to which nothing was done ended with {outcome.exit_code}: no trial at all")
         bad += bool(outcome.left)
         sys.stdout.write(f"{number} {outcome.row} +{row.delay_s:.2f}s rc={outcome.exit_code} {outcome.seconds:.1f}s ")
         sys.stdout.write(f"LEFT {outcome.left}\n" if outcome.left else "clean\n")

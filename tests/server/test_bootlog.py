@@ -83,6 +83,7 @@ def test_the_tail_shows_what_a_reader_needs() -> None:
         ("ModuleNotFoundError: No module named 'deep_gemm'", "machine", "deep_gemm"),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "launch-flags", "CUDA graphs"),
         ("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "launch-flags", "memory"),
+        ("RuntimeError: Cannot find any model weights with `/m/target`", "drafter-file", "no weights in /m/target"),
         (
             (
                 "ValueError: Warning: Target model's context_length (262144) is greater than "
