@@ -27,6 +27,7 @@ _VALUES = (
     ),
     ("workload", "NAME|FILE.jsonl", "prompt set (default: the profile's)"),
     ("concurrency", "N[,N...]", "requests in flight during the throughput pass (default: 1)"),
+    ("temperature", "T", "measure acceptance at this temperature too, reported apart from the verdict"),
     (
         "sweep",
         "STEPS/TOPK/TOKENS[,...]",
@@ -87,6 +88,7 @@ def read_settings(config: pytest.Config) -> Settings:
         blind=_tristate(config, problems),
         workload=text["workload"],
         concurrency=_concurrency(text["concurrency"], problems),
+        temperature=_positive("temperature", text["temperature"], problems),
         sweep=_sweep(text["sweep"], problems),
         static=_flag(config, "static"),
         device=_device(text["device"], problems),

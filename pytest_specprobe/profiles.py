@@ -86,6 +86,8 @@ class Target(_Table):
     ``model`` is a hub id, a directory, or ``fixtures://NAME`` for a model of this repository. ``baseline`` says
     where the speed without speculation comes from: booted (``alternating``: in turn
     with the drafter's server, never beside it), stored, none, or a declared number of tok/s.
+    ``max_new_tokens`` is the most tokens of one answer, a thinking target's thoughts included. ``thinking`` is handed
+    to the chat template (as ``thinking`` and ``enable_thinking``); without it the template decides.
     """
 
     model: Annotated[str, Field(min_length=1)]
@@ -96,6 +98,8 @@ class Target(_Table):
     baseline: BaselineMode | Annotated[float, Field(gt=0)] = "boot"
     boot_timeout_s: Annotated[float, Field(gt=0)] = 1800.0
     workload: Annotated[str, Field(min_length=1)] = "default"
+    max_new_tokens: Annotated[int, Field(ge=16, le=65536)] = 256
+    thinking: bool | None = None
 
 
 class Drafter(_Table):

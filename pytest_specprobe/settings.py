@@ -28,6 +28,7 @@ class Settings:
     blind: bool | None
     workload: str | None
     concurrency: tuple[int, ...]
+    temperature: float | None
     sweep: "tuple[Speculation, ...]"
     static: bool
     device: Device

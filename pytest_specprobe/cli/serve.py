@@ -105,6 +105,7 @@ def _settings(arguments: argparse.Namespace) -> "Settings":
         blind=False,
         workload=None,
         concurrency=(1,),
+        temperature=None,
         sweep=(),
         static=False,
         device=arguments.device,

@@ -39,13 +39,14 @@ def entry(run: ProbeRun, state: State, *, narrowed: bool) -> dict[str, Any]:
         "checks": [finding.to_json() for finding in state.findings],
         "staging": _staging(run),
         "server": _server(run),
+        "workload": _workload(run, state.measured),
         **_measured(state.measured, run.profile.drafter.gate),
         "history": None,
     }
 
 
 def _measured(measured: Measured, gate: Gate) -> dict[str, Any]:
-    workload, throughput = measured.workload, measured.throughput
+    throughput = measured.throughput
     point, lossless = measured.break_even(p_reach=gate.p_reach), measured.losslessness()
     look = None
     if point is not None and measured.acceptance is not None:
@@ -54,8 +55,8 @@ def _measured(measured: Measured, gate: Gate) -> dict[str, Any]:
     curve = None if measured.curve is None else measured.curve.to_json()
     return {
         "invalid": [error.what for error in measured.errors],
-        "workload": workload and {"name": workload.name, "digest": workload.digest, "prompts": len(workload.chats)},
         "acceptance": measured.acceptance and measured.acceptance.to_json(),
+        "sampled": measured.sampled and measured.sampled.to_json(),
         "throughput": throughput and {**throughput.to_json(), "curve": curve},
         "break_even": point and point.to_json(),
         "outlook": look,
@@ -70,6 +71,21 @@ def _sweep(measured: Measured, gate: Gate) -> list[dict[str, Any]]:
     if measured.sweep is None or measured.acceptance is None:
         return []
     return sweep_rows(measured.sweep, probe=measured.acceptance, predicted=measured.predicted(), gate=gate)
+
+
+def _workload(run: ProbeRun, measured: Measured) -> dict[str, Any] | None:
+    workload, target = measured.workload, run.profile.target
+    if workload is None:
+        return None
+    return {
+        "name": workload.name,
+        "digest": workload.digest,
+        "prompts": len(workload.chats),
+        "rendered": measured.rendered,
+        "thinking": target.thinking,
+        "max_new_tokens": target.max_new_tokens,
+        "cut": sum(g.finish_reason == "length" for g in measured.texts),
+    }
 
 
 def _digests(run: ProbeRun) -> dict[str, str | None]:

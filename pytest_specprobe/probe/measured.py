@@ -1,5 +1,8 @@
 """What a probe has measured so far, and what follows from it by arithmetic alone."""
 
+import hashlib
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pytest_specprobe.decide.breakeven import BreakEven, measured_break_even
@@ -10,13 +13,16 @@ from pytest_specprobe.findings import Finding
 from pytest_specprobe.measure import validity
 from pytest_specprobe.measure.acceptance import Acceptance
 from pytest_specprobe.measure.curve import Curve
-from pytest_specprobe.measure.losslessness import Losslessness, compare_texts
+from pytest_specprobe.measure.greedy import Reading, check_greedy
+from pytest_specprobe.measure.losslessness import Best, Losslessness, check_texts_equal, compare_texts
 from pytest_specprobe.measure.passes import ThroughputRuns, natural_lengths
-from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.records import Generation, Prompt
+from pytest_specprobe.measure.sampled import Sampled
 from pytest_specprobe.measure.stored import check_stored
 from pytest_specprobe.measure.sweep import Sweep
+from pytest_specprobe.measure.texts import check_texts
 from pytest_specprobe.measure.throughput import KnownBaseline, Throughput
-from pytest_specprobe.measure.traffic import check_traffic
+from pytest_specprobe.measure.traffic import Prefilled, check_prefilled, check_traffic
 from pytest_specprobe.measure.workloads import Workload
 
 
@@ -25,36 +31,50 @@ class Measured:
     """The passes that ran; None is what did not.
 
     ``texts`` are the drafter's requests of the acceptance pass, ``blind`` the blind control's, ``server_mean`` what
-    the server itself counted over the drafter's, ``runs`` the requests of the throughput pass. ``depth`` is
-    D; ``chain`` tells whether topk is 1. ``streams`` is the most requests the probe had in flight; ``log_text`` the
-    log of an owned server.
+    the server itself counted over the drafter's (but for ``uncounted`` rounds at most), ``readings`` some texts as
+    the target alone reads them, ``runs`` the requests of the throughput pass, ``best`` what the target says where the
+    texts of the two servers part, ``exact`` whether both run in float32 on a CPU (``exact_alone``: the drafter's).
+    ``depth`` is D; ``chain`` tells whether topk is 1. ``streams`` is the most requests the probe had in flight;
+    ``log_text`` the log of an owned server; ``prefilled`` the prompt tokens of each pass, sent and counted.
     """
 
     depth: int
     chain: bool
     workload: Workload | None
+    prompts: tuple[Prompt, ...]
     texts: tuple[Generation, ...]
     blind: tuple[Generation, ...]
     server_mean: float | None
+    uncounted: int
+    readings: tuple[Reading, ...] | None
     acceptance: Acceptance | None
     runs: ThroughputRuns | None
     throughput: Throughput | None
+    best: Mapping[str, Best]
+    exact: bool
+    exact_alone: bool
     known: KnownBaseline | None
     curve: Curve | None
+    sampled: Sampled | None
     sweep: Sweep | None
     log_text: str | None
+    prefilled: tuple[Prefilled, ...]
     streams: int
     errors: tuple[MeasurementError, ...]
 
     def validity(self) -> tuple[Finding, ...]:
         """Return every self-check of the passes that ran."""
         findings = [validity.invalid(error) for error in self.errors]
-        if self.acceptance is not None:
+        if self.texts:
             plain = self.runs.baseline if self.runs else ()
             speculative = [*self.texts, *self.blind, *(self.runs.drafter if self.runs else ())]
             findings += validity.check_requests(speculative, depth=self.depth, plain=plain)
+            findings += check_texts(self.texts, target=plain or None)
+        if self.readings is not None:
+            findings.append(check_greedy(self.readings, exact=self.exact_alone))
+        if self.acceptance is not None:
             findings += validity.check_acceptance(
-                self.acceptance, self.texts, target=plain or None, server_mean=self.server_mean
+                self.acceptance, self.texts, server_mean=self.server_mean, uncounted=self.uncounted
             )
         if self.throughput is not None and self.runs is not None:
             findings += validity.check_throughput(
@@ -68,15 +88,27 @@ class Measured:
         for arm in self.sweep.arms if self.sweep else ():
             checks = validity.check_requests(arm.requests, depth=arm.setting.depth)
             findings += [replace(f, seen=f"{f.seen} (at {arm.setting})") for f in checks if f.status == "fail"]
+        lossless = self.losslessness()
+        if lossless is not None:
+            findings.append(check_texts_equal(lossless))
+        if self.prefilled:
+            findings.append(check_prefilled(self.prefilled))
         if self.log_text is not None:
             findings.append(check_traffic(self.log_text, concurrency=self.streams))
         return tuple(findings)
+
+    @property
+    def rendered(self) -> str | None:
+        """Return the SHA-256 of the prompts' token ids, which template, tokenizer and thinking mode made; or None."""
+        if not self.prompts:
+            return None
+        return hashlib.sha256(json.dumps([p.input_ids for p in self.prompts]).encode()).hexdigest()
 
     def losslessness(self) -> Losslessness | None:
         """Compare the texts of the throughput pass with and without speculation; None without a baseline server."""
         if self.runs is None or not self.runs.baseline:
             return None
-        return compare_texts(self.runs.drafter, self.runs.baseline)
+        return compare_texts(self.runs.drafter, self.runs.baseline, best=self.best, exact=self.exact)
 
     def break_even(self, *, p_reach: float) -> BreakEven | None:
         """Return the break-even point; None without a baseline."""

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_specprobe.checkpoint.read import load_target
@@ -9,9 +10,12 @@ from pytest_specprobe.errors import CheckpointError
 from pytest_specprobe.probe.boots import server_spec
 from pytest_specprobe.probe.device import Engine, gpus
 from pytest_specprobe.probe.preflight import Place, Preflight, preflight
+from pytest_specprobe.probe.price import Boot, Price, copied_bytes, rest_of_last_run
 from pytest_specprobe.probe.sweep import sharing
 from pytest_specprobe.profiles import Profile, load_profiles
-from pytest_specprobe.server.spec import command, worker_commands
+from pytest_specprobe.server import memory
+from pytest_specprobe.server.boot_times import usual_s
+from pytest_specprobe.server.spec import ServerSpec, command, worker_commands
 from pytest_specprobe.settings import Settings
 
 _CHECKS = (
@@ -72,6 +76,34 @@ def _sweep(profile: Profile, settings: Settings) -> str:
     return f"{asked}: {boots} more boot{'s' * (boots != 1)}, one at a time{how}"
 
 
+def _price(profile: Profile, settings: Settings, found: Preflight, spec: ServerSpec) -> Price:
+    blind = profile.drafter.blind if settings.blind is None else settings.blind
+    blind = spec.device == "cpu" if blind is None else blind
+    plain = replace(spec, drafter=None, speculation=None)
+    boots = [Boot("drafter", usual_s(spec))]
+    if blind:
+        boots.append(Boot("blind control", usual_s(spec)))
+    asked = settings.baseline if settings.baseline is not None else profile.target.baseline
+    apart = spec.device != "cpu" and not memory.fits(spec.server_args, servers=2)
+    if asked in ("boot", "alternating", "stored"):
+        boots.append(Boot("baseline" if asked != "stored" else "baseline, unless a stored one fits", usual_s(plain)))
+        if asked == "alternating" or (asked == "boot" and apart):
+            boots.append(Boot("drafter again", usual_s(spec)))
+    own = profile.drafter.speculation
+    others = tuple(s for s in dict.fromkeys(settings.sweep) if s != own)
+    shared = [s for s in sharing(own, (own, *others)) if s != own]
+    if shared:
+        boots.append(Boot("all chains of the sweep", None))
+    alone = [other for other in others if other not in shared]
+    boots += [Boot(f"sweep {other}", usual_s(replace(spec, speculation=other))) for other in alone]
+    return Price(
+        boots=tuple(boots),
+        rest_s=rest_of_last_run(settings.report, drafter=profile.name),
+        gpus=profile.target.tp if spec.device == "cuda" else 0,
+        copied=copied_bytes(found.drafter, blind=blind),
+    )
+
+
 def _commands(profile: Profile, settings: Settings, found: Preflight, extra_args: tuple[str, ...]) -> Iterator[str]:
     place = found.place or _assumed(profile, settings)
     target = str(found.target or profile.target.model)
@@ -83,6 +115,7 @@ def _commands(profile: Profile, settings: Settings, found: Preflight, extra_args
         mla=_mla(found.target),
         extra_args=extra_args,
     )
+    yield from _price(profile, settings, found, spec).lines(source=settings.report)
     yield f"  server        {shlex.join(command(spec, host='127.0.0.1', port=0))}"
     yield "                (STAGED: a new directory of links, max_position_embeddings patched; port 0: a free one)"
     for rank, words in enumerate(worker_commands(spec), start=1):

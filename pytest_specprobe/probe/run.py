@@ -1,18 +1,19 @@
 """One drafter's probe: what was measured, checked and decided. Every step runs when first asked for, once."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_specprobe.checkpoint.read import load_drafter
 from pytest_specprobe.checkpoint.vocab import vocab_map
 from pytest_specprobe.decide.verdict import Decision, decide
 from pytest_specprobe.errors import MeasurementError, SpecprobeError
-from pytest_specprobe.findings import Finding
-from pytest_specprobe.measure import validity
+from pytest_specprobe.findings import Finding, require
 from pytest_specprobe.measure.acceptance import Acceptance, measure_acceptance
 from pytest_specprobe.measure.apart import check_apart
 from pytest_specprobe.measure.curve import Curve, curve
+from pytest_specprobe.measure.losslessness import questions
 from pytest_specprobe.measure.passes import (
     ThroughputRuns,
     acceptance_pass,
@@ -21,8 +22,12 @@ from pytest_specprobe.measure.passes import (
     throughput_pass,
 )
 from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.sampled import Sampled, check_sampled, measure_sampled
 from pytest_specprobe.measure.sweep import Sweep
+from pytest_specprobe.measure.texts import check_texts, dropped_prompts
 from pytest_specprobe.measure.throughput import BaselineSource, Throughput, measure_throughput
+from pytest_specprobe.measure.validity import invalid
+from pytest_specprobe.probe.asking import ask_target, read_texts
 from pytest_specprobe.probe.boots import BaselinePool
 from pytest_specprobe.probe.clock import TokenClock
 from pytest_specprobe.probe.files import Checked, ProbeFiles
@@ -30,11 +35,12 @@ from pytest_specprobe.probe.measured import Measured
 from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.phases import PhaseLog, narrator
 from pytest_specprobe.probe.servers import CANARY_TOKENS, Baseline, ProbeServers
-from pytest_specprobe.probe.stored import MAX_NEW_TOKENS
 from pytest_specprobe.probe.sweep import SweepPlan, SweepRun
+from pytest_specprobe.probe.watch import Watch
 from pytest_specprobe.profiles import Profile, Speculation
 from pytest_specprobe.server.boot import Server
 from pytest_specprobe.server.gpu_hold import GpuHold
+from pytest_specprobe.server.info import ServerInfo
 from pytest_specprobe.server.load import CpuTime, check_load
 from pytest_specprobe.settings import Settings
 from pytest_specprobe.staging import context_length
@@ -79,6 +85,7 @@ class ProbeRun:
         self._settings = shared.settings
         self._once = Once()
         self._load: list[Finding] = []
+        self._watch = Watch()
         self.files = ProbeFiles(profile, settings=shared.settings, cache=shared.cache, phases=phases, once=self._once)
         self.servers = ProbeServers(
             profile,
@@ -101,6 +108,9 @@ class ProbeRun:
 
     def _acceptance(self) -> Acceptance:
         own = self._once.get("texts", self._texts)
+        dropped = dropped_prompts(own)
+        if len(own) - len(dropped) < 2:
+            require(check_texts(own))  # nothing is left to measure, and this says why
         checked = self.files.checkpoint()
         files = load_drafter(checked.drafter)
         mapping = vocab_map(files.weights, vocab=checked.target.vocab_rows or 0)
@@ -110,26 +120,51 @@ class ProbeRun:
             blind=self._once.get("blind", self._blind) if self.servers.wants_blind() else None,
             mapped_ids=None if mapping is None else [int(i) for i in mapping.ids],
             drafter_length=context_length(files.config),
-            dropped=validity.dropped_prompts(own),
+            dropped=dropped,
         )
 
     def _texts(self) -> tuple[Generation, ...]:
         server = self.servers.server()
         texts = self._accept(server, what="drafter")
+        self.servers.prove_again()
         # the pass began with a flush, which also resets the server's own totals
-        self._once.get("server mean", lambda: server.client.server_info().server_accept_length)
+        self._once.get("server total", server.client.server_info)
+        self._once.get("readings", lambda: read_texts(server.client, self.servers.prompts(), texts))
         return texts
 
-    def _accept(self, server: Server, *, what: str) -> tuple[Generation, ...]:
+    def sampled(self) -> Sampled | None:
+        """Measure acceptance at ``--specprobe-temperature``; None if it was not asked for, or nothing was sampled.
+
+        Nothing of it enters the verdict, not even a failed request.
+        """
+        temperature = self._settings.temperature
+        if temperature is None:
+            return None
+        return self._once.get("sampled", lambda: self._sampled(temperature))
+
+    def _sampled(self, temperature: float) -> Sampled | None:
+        greedy, own = self.acceptance(), self._once.get("texts", self._texts)
+        try:
+            texts = self._accept(self.servers.server(), what=f"drafter at {temperature:g}", temperature=temperature)
+            check = check_sampled(texts, own)
+            found = measure_sampled(texts, greedy, temperature=temperature, dropped=dropped_prompts(own))
+        except SpecprobeError as error:
+            self._load.append(replace(invalid(error), id="measure.sampled-failed", severity="warning"))
+            return None
+        self._load.append(check)
+        return None if check.status == "fail" else found
+
+    def _accept(self, server: Server, *, what: str, temperature: float = 0.0) -> tuple[Generation, ...]:
         with self.phases.phase("warm up", what):
             for prompt in self.servers.prompts()[:2]:
                 server.client.generate(prompt, max_new_tokens=CANARY_TOKENS, ignore_eos=True)
-        with self.phases.phase("probe", f"acceptance, {what}") as say:
+        with self.phases.phase("probe", f"acceptance, {what}") as say, self._watch.over(server, what) as client:
             return acceptance_pass(
-                server.client,
+                client,
                 self.servers.prompts(),
-                max_new_tokens=MAX_NEW_TOKENS,
+                max_new_tokens=self.profile.target.max_new_tokens,
                 concurrency=ACCEPTANCE_STREAMS,
+                temperature=temperature,
                 progress=narrator(what, say),
             )
 
@@ -149,6 +184,9 @@ class ProbeRun:
 
     def _first_speed(self) -> tuple[ThroughputRuns, Throughput]:
         runs, throughput = self._speed(self._settings.concurrency[0])
+        server = self.servers.baseline().server or self.servers.server()
+        asked = questions(runs.drafter, runs.baseline, self.servers.prompts())
+        self._once.get("best", lambda: ask_target(server.client, asked))
         self.servers.keep_baseline(throughput)
         return runs, throughput
 
@@ -162,12 +200,16 @@ class ProbeRun:
             return runs, self._rates(runs, base, own, streams=streams)
         if base.server is not None:
             what += ", interleaved with the baseline"
-        with self.phases.phase("probe", what) as say:
+        with self.phases.phase("probe", what) as say, ExitStack() as watches:
+            client = watches.enter_context(self._watch.over(server, "drafter"))
+            plain = None
+            if base.server is not None:
+                plain = watches.enter_context(self._watch.over(base.server, "baseline"))
             pids = [s.pid for s in (server, base.server) if s is not None and s.pid is not None]
             before = CpuTime.now(pids)
             runs = throughput_pass(
-                server.client,
-                None if base.server is None else base.server.client,
+                client,
+                plain,
                 self.servers.prompts(),
                 new_tokens=natural_lengths(own),
                 repeats=1,
@@ -202,7 +244,7 @@ class ProbeRun:
             runs.drafter,
             baseline=runs.baseline or base.known,
             baseline_source="alternating" if base.apart else booted,
-            dropped=validity.dropped_prompts(own),
+            dropped=dropped_prompts(own),
             concurrency=streams,
             wall_s=runs.drafter_wall_s,
             baseline_wall_s=runs.baseline_wall_s,
@@ -228,7 +270,7 @@ class ProbeRun:
             settings=arms,
             runs=runs,
             lengths=natural_lengths(texts),
-            dropped=validity.dropped_prompts(texts),
+            dropped=dropped_prompts(texts),
             streams=self._settings.concurrency[0],
         )
         run = SweepRun(plan, self.servers, self.phases)
@@ -241,21 +283,30 @@ class ProbeRun:
     def measured(self) -> Measured:
         """Return what was measured so far."""
         peek = self._once.peek
+        total: ServerInfo | None = peek("server total")
         speed: tuple[ThroughputRuns, Throughput] | None = peek("speed")
         return Measured(
             depth=self.profile.drafter.speculation.depth,
             chain=self.profile.drafter.speculation.eagle_topk == 1,
             workload=peek("workload"),
+            prompts=peek("prompts") or (),
             texts=peek("texts") or (),
             blind=peek("blind") or (),
-            server_mean=peek("server mean"),
+            server_mean=None if total is None else total.server_accept_length,
+            readings=peek("readings"),
+            uncounted=0 if total is None else total.decode_log_interval * ACCEPTANCE_STREAMS,
             acceptance=peek("acceptance"),
             runs=None if speed is None else speed[0],
             throughput=None if speed is None else speed[1],
+            best=peek("best") or {},
+            exact=self.servers.exact,
+            exact_alone=self.servers.exact_alone,
             known=self.servers.known_baseline,
             curve=peek("curve"),
+            sampled=peek("sampled"),
             sweep=peek("sweep"),
             log_text=None if speed is None else self.servers.log_text(),
+            prefilled=self._watch.passes,
             streams=max(ACCEPTANCE_STREAMS, *self._settings.concurrency),
             errors=tuple(e for e in self._once.errors if isinstance(e, MeasurementError)),
         )

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pytest_specprobe.findings import Finding, require
+from pytest_specprobe.findings import Finding, failed, require
 from pytest_specprobe.measure.records import Generation, Prompt
 from pytest_specprobe.measure.throughput import KnownBaseline, Throughput, declared
 from pytest_specprobe.measure.workloads import Workload, load_workload
@@ -128,9 +129,13 @@ class ProbeServers:
         )
 
     def prove_again(self) -> None:
-        """Ask the server again, after a pass: accept thresholds, for one, can be changed as it runs."""
+        """Ask the server again, after a pass: accept thresholds, for one, can be changed as it runs.
+
+        What was wrong after one pass stays wrong, though it may be put right before the next.
+        """
         server = self.server()
-        self._after = self._check(server, server.client.server_info())
+        if not failed(self._after):
+            self._after = self._check(server, server.client.server_info())
 
     def spec(self) -> ServerSpec:
         """Return what the drafter's server was asked to be, booted here or not."""
@@ -247,6 +252,8 @@ class ProbeServers:
             engine=place.engine.version,
             gpus=tuple(gpu.name for gpu in place.gpus),
             workload=self.workload().digest,
+            thinking=self._profile.target.thinking,
+            max_new_tokens=self._profile.target.max_new_tokens,
             concurrency=self._settings.concurrency[0],
         )
 
@@ -277,7 +284,7 @@ class ProbeServers:
 
     def _prompts(self) -> tuple[Prompt, ...]:
         client = self._once.get("server", self._server).client
-        return self.workload().prompts(client.tokenize_chat)
+        return self.workload().prompts(partial(client.tokenize_chat, thinking=self._profile.target.thinking))
 
     def arm(self, setting: Speculation, *, candidates: tuple[int, ...] = ()) -> Server:
         """Boot the drafter once more, with another setting, and prove that it runs; the caller closes it.
@@ -338,6 +345,16 @@ class ProbeServers:
         found: Preflight | None = self._once.peek("preflight")
         return found.place.engine.torch if found is not None and found.place is not None else None
 
+    @property
+    def exact_alone(self) -> bool:
+        """Whether the drafter's server says that it runs in float32 on a CPU (on a GPU float32 may mean TF32)."""
+        return _exact(self._once.peek("info"))
+
+    @property
+    def exact(self) -> bool:
+        """Whether the baseline says so too; False where either was not asked yet."""
+        return self.exact_alone and _exact(self._once.peek("baseline info"))
+
     def peek_info(self) -> ServerInfo | None:
         """Return what the drafter's server said of itself, if it was asked yet."""
         info: ServerInfo | None = self._once.peek("info")
@@ -361,3 +378,7 @@ class ProbeServers:
         """Stop this drafter's own servers; the baseline is shared and stays."""
         while self._open:
             self._open.pop().close()
+
+
+def _exact(info: ServerInfo | None) -> bool:
+    return info is not None and (info.effective().get("device"), info.effective().get("dtype")) == ("cpu", "float32")

@@ -16,17 +16,21 @@ from pytest_specprobe.record.text import interval, seconds
 from pytest_specprobe.server.spec import ServerSpec
 
 logger = logging.getLogger(__name__)
-MAX_NEW_TOKENS = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a baseline answers, beside its server: digests of target and prompts, SGLang's version, GPUs, streams."""
+    """What a baseline answers, beside its server: digests of target and prompts, SGLang's version, GPUs, streams.
+
+    ``thinking`` and ``max_new_tokens`` as the target's profile says.
+    """
 
     target: str
     engine: str
     gpus: tuple[str, ...]
     workload: str
+    thinking: bool | None
+    max_new_tokens: int
     concurrency: int
 
     def key(self, spec: ServerSpec) -> Key:
@@ -37,7 +41,8 @@ class Question:
             engine=self.engine,
             hardware=hardware(machine(gpus=self.gpus, gpu_driver=None), device=spec.device),
             workload=self.workload,
-            max_new_tokens=MAX_NEW_TOKENS,
+            thinking=self.thinking,
+            max_new_tokens=self.max_new_tokens,
             concurrency=self.concurrency,
         )
 

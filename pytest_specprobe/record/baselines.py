@@ -15,7 +15,7 @@ from typing import Any, Self
 from pytest_specprobe.measure.records import Estimate
 from pytest_specprobe.measure.throughput import KnownBaseline, Throughput
 from pytest_specprobe.record import journal
-from pytest_specprobe.record.key import METHOD, Key
+from pytest_specprobe.record.key import METHOD, Key, prompts_part
 from pytest_specprobe.server.spec import ServerSpec, command
 
 SCHEMA = 1
@@ -81,7 +81,15 @@ class StoredBaseline:
 
 
 def baseline_key(
-    spec: ServerSpec, *, target: str, engine: str, hardware: str, workload: str, max_new_tokens: int, concurrency: int
+    spec: ServerSpec,
+    *,
+    target: str,
+    engine: str,
+    hardware: str,
+    workload: str,
+    max_new_tokens: int,
+    concurrency: int,
+    thinking: bool | None = None,
 ) -> Key:
     """Return what a baseline must share to be used again; known before any boot.
 
@@ -89,6 +97,7 @@ def baseline_key(
     :param target: the target's digest; ``workload`` the prompts'.
     :param engine: SGLang's version.
     :param max_new_tokens: the limit that the answers' lengths come from.
+    :param thinking: what the chat template was told; None: nothing.
     :raises ValueError: for a server that speculates.
     """
     if spec.drafter is not None:
@@ -99,7 +108,7 @@ def baseline_key(
         "device": spec.device,
         "hardware": hardware,
         "target": target,
-        "workload": workload,
+        "workload": prompts_part(workload, thinking=thinking),
         "max_new_tokens": max_new_tokens,
         "concurrency": concurrency,
         "command": _flags(command(spec, host="", port=0)),

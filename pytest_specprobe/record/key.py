@@ -11,6 +11,7 @@ from typing import Any
 
 # Counts up whenever the same run would give other numbers, so that old numbers are not held against new ones.
 METHOD = 1
+DEFAULT_NEW_TOKENS = 256
 # Settings that differ between any two boots, or say who and where and not how.
 _NOT_FLAGS = frozenset({
     "version", "status", "host", "port", "nccl_port", "random_seed", "launch_command", "startup_time",
@@ -64,11 +65,22 @@ def key_of(report: Mapping[str, Any], entry: Mapping[str, Any]) -> Key | None:
         "hardware": hardware(report["machine"], device=server["device"]),
         "target": digests["target"],
         "drafter": digests["drafter"],
-        "workload": workload["digest"],
+        "workload": prompts_part(
+            workload["digest"],
+            thinking=workload.get("thinking"),
+            max_new_tokens=workload.get("max_new_tokens", DEFAULT_NEW_TOKENS),
+        ),
         "speculation": "/".join(str(speculation[n]) for n in ("num_steps", "eagle_topk", "num_draft_tokens")),
         "concurrency": throughput["concurrency"] if throughput else None,
         "flags": _flags(server["flags"]),
     })  # fmt: skip
+
+
+def prompts_part(digest: str, *, thinking: bool | None, max_new_tokens: int = DEFAULT_NEW_TOKENS) -> str:
+    """Return the part of a key that tells the work: the prompts, and what differs from how they are usually asked."""
+    told = "" if thinking is None else f" thinking {'on' if thinking else 'off'}"
+    limit = "" if max_new_tokens == DEFAULT_NEW_TOKENS else f" up to {max_new_tokens} tokens"
+    return digest + told + limit
 
 
 def hardware(machine: Mapping[str, Any], *, device: str) -> str:

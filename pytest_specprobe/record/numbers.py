@@ -21,8 +21,12 @@ def numbers(entry: Entry) -> Iterator[Number]:
     """Yield the numbers of a drafter's entry; what was not measured has no row."""
     if entry["acceptance"]:
         yield from _acceptance(entry["acceptance"])
+    if entry.get("sampled"):
+        yield _sampled(entry["sampled"])
     if entry["throughput"]:
         yield from _throughput(entry["throughput"])
+    if entry["losslessness"]:
+        yield _same_text(entry["losslessness"])
     if entry["break_even"]:
         yield from _break_even(entry)
     yield from _sweep(entry)
@@ -93,6 +97,23 @@ def _throughput(t: Entry) -> Iterator[Number]:
             else f"{interval(point['tok_per_s'])} tok/s",
             f"{number(point['aggregate_tok_per_s'])} tok/s all streams together",
         )
+
+
+def _sampled(s: Entry) -> Number:
+    return Number(
+        f"at {s['temperature']:g}",
+        f"accept length {interval(s['accept_length'])}, {interval(s['over_greedy'])} x the greedy one",
+        f"sampled at temperature {s['temperature']:g}, one text per prompt; no part of the verdict",
+    )
+
+
+def _same_text(found: Entry) -> Number:
+    value = f"{found['identical']} of {found['compared']} prompts"
+    parts = len(found["divergences"])
+    odd = found.get("unexplained", parts)  # reports of older versions never asked
+    if parts:
+        value += f"; {parts - odd} part where the target's two best tokens nearly tie, {odd} elsewhere"
+    return Number("same text", value, "with and without speculation, greedily, token by token")
 
 
 _HOW = {

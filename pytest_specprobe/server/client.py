@@ -12,10 +12,11 @@ from urllib.parse import urlsplit
 import httpx
 
 from pytest_specprobe.errors import MeasurementError, ServerError
+from pytest_specprobe.measure.losslessness import Best
 from pytest_specprobe.measure.records import Generation, Prompt
 from pytest_specprobe.server.closing import Closing
 from pytest_specprobe.server.deadline import deadline, transport
-from pytest_specprobe.server.generation import Arrivals
+from pytest_specprobe.server.generation import Arrivals, best_of, gaps_of
 from pytest_specprobe.server.info import ServerInfo
 from pytest_specprobe.server.redaction import redact_text
 
@@ -88,6 +89,20 @@ class Client(Closing):
         """Return SGLang's version."""
         return self.server_info().version
 
+    def prefilled_tokens(self) -> int | None:
+        """Return how many prompt tokens of all clients the server has prefilled since it started, over all ranks.
+
+        Tokens from the prefix cache are not counted. None if it does not say (``/v1/loads`` of newer SGLang).
+
+        :raises ServerError: if the server cannot be reached.
+        """
+        status, body = self._plain("GET", "/v1/loads")
+        if status != 200:
+            return None
+        ranks = self._object("/v1/loads", status, body).get("loads")
+        counts = [rank.get("total_prefill_uncached_tokens") for rank in ranks] if isinstance(ranks, list) else []
+        return sum(counts) if counts and all(type(count) is int for count in counts) else None
+
     def flush(self, *, patience_s: float = 30.0) -> None:
         """Empty the prefix cache and reset SGLang's own totals; retried while requests run.
 
@@ -154,12 +169,50 @@ class Client(Closing):
                     arrivals.add(self._json("/generate", 200, data), now_s=now_s)
         return arrivals.finish()
 
-    def tokenize_chat(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
+    def best_tokens(self, input_ids: Sequence[int]) -> Best:
+        """Return the target's two best tokens after these, and their gap.
+
+        :raises ServerError: if the server dies or refuses.
+        :raises MeasurementError: if the answer holds no log-probabilities.
+        """
+        body = {
+            "input_ids": list(input_ids),
+            "sampling_params": {"max_new_tokens": 1, "temperature": 0.0, "ignore_eos": True},
+            "return_logprob": True,
+            "top_logprobs_num": 2,
+        }
+        status, answer = self._plain("POST", "/generate", json=body, patience_s=self._silence_s)
+        return best_of(self._json("/generate", status, answer))
+
+    def gaps_along(self, input_ids: Sequence[int], output_ids: Sequence[int]) -> tuple[float, ...]:
+        """Return how far the log-probability of each output token is below the best one's there; 0 if it is the best.
+
+        One prefill of both: nothing is drafted.
+
+        :raises ServerError: if the server dies or refuses.
+        :raises MeasurementError: if the answer holds no log-probabilities.
+        """
+        body = {
+            "input_ids": [*input_ids, *output_ids],
+            "sampling_params": {"max_new_tokens": 1, "temperature": 0.0, "ignore_eos": True},
+            "return_logprob": True,
+            "logprob_start_len": len(input_ids) - 1,
+            "top_logprobs_num": 1,
+        }
+        status, answer = self._plain("POST", "/generate", json=body, patience_s=self._silence_s)
+        return gaps_of(self._json("/generate", status, answer), output_ids)
+
+    def tokenize_chat(
+        self, messages: Sequence[Mapping[str, str]], *, thinking: bool | None = None
+    ) -> tuple[int, ...]:
         """Return prompt token ids: the server's own chat template and tokenizer, generation prompt added.
 
+        :param thinking: told to the template by both names in use; None leaves it to the template.
         :raises ServerError: if the server cannot do it (no chat template, or no tokenizer).
         """
-        body = {"messages": [dict(message) for message in messages]}
+        body: dict[str, Any] = {"messages": [dict(message) for message in messages]}
+        if thinking is not None:
+            body["chat_template_kwargs"] = {"thinking": thinking, "enable_thinking": thinking}
         status, answer = self._plain("POST", "/v1/tokenize", json=body)
         if status in {400, 404, 422}:
             raise ServerError(

@@ -5,10 +5,11 @@ read, and an answer with only a part of them is an error, never a zero.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_specprobe.errors import MeasurementError
+from pytest_specprobe.measure.losslessness import Best
 from pytest_specprobe.measure.records import Generation, Prompt
 
 _ROUNDS = ("spec_verify_ct",)
@@ -135,3 +136,41 @@ class Arrivals:
             culprit="engine",
             fix="look at the server's log; the measurement is invalid until every request succeeds",
         )
+
+
+def best_of(answer: object) -> Best:
+    """Return the two best tokens of an answer of one token with ``top_logprobs_num`` 2.
+
+    :raises MeasurementError: if it does not hold them.
+    """
+    try:
+        (first, best), (second, next_best) = (
+            (float(entry[0]), int(entry[1]))
+            for entry in answer["meta_info"]["output_top_logprobs"][0]  # type: ignore[index]
+        )
+    except (LookupError, TypeError, ValueError) as error:
+        raise _no_logprobs("of its two best tokens") from error
+    return Best((best, next_best), first - second)
+
+
+def gaps_of(answer: object, output_ids: Sequence[int]) -> tuple[float, ...]:
+    """Return how far each of these tokens is below the best one, of an answer with input log-probabilities.
+
+    :raises MeasurementError: if it does not hold them for just these tokens.
+    """
+    try:
+        meta = answer["meta_info"]  # type: ignore[index]
+        # The first entry is the last token of the prompt, which nothing is asked about.
+        own = [(float(entry[0]), entry[1]) for entry in meta["input_token_logprobs"][1:]]
+        best = [float(entries[0][0]) for entries in meta["input_top_logprobs"][1:]]
+    except (LookupError, TypeError, ValueError) as error:
+        raise _no_logprobs("of its input") from error
+    if [token for _, token in own] != list(output_ids) or len(best) != len(own):
+        raise _no_logprobs("of just the tokens asked for")
+    return tuple(max(top - logprob, 0.0) for (logprob, _), top in zip(own, best, strict=True))
+
+
+def _no_logprobs(what: str) -> MeasurementError:
+    return MeasurementError(
+        f"the server gives no log-probabilities {what}", culprit="engine", fix="use SGLang 0.5.12 or newer"
+    )

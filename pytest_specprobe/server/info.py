@@ -15,6 +15,8 @@ _NOT_SETTINGS = frozenset({
     "forward_pass_metrics_ipc_name",
 })  # fmt: skip
 
+_DECODE_LOG_INTERVAL = 40
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
@@ -67,6 +69,12 @@ class ServerInfo:
             settings=shown,
             internal=tuple(ranks),
         )
+
+    @property
+    def decode_log_interval(self) -> int:
+        """Return every how many decode rounds SGLang adds to its totals; its own default where it does not say."""
+        value = self.settings.get("decode_log_interval")
+        return value if type(value) is int and value > 0 else _DECODE_LOG_INTERVAL
 
     def effective(self) -> dict[str, Any]:
         """Return what really runs: the resolved settings, overruled by what rank 0 says of itself."""

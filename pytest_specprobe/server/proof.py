@@ -4,6 +4,7 @@ A server that silently fell back to plain decoding, runs ``EAGLE`` where ``EAGLE
 looser rules answers every request correctly; only these checks tell it apart.
 """
 
+from dataclasses import replace
 from pathlib import PurePath
 
 from pytest_specprobe.errors import Culprit
@@ -34,16 +35,27 @@ def prove(
     """
     if spec.drafter is None:
         return (_plain(info, canary), _log(log_text))
+    speculates = info.algorithm is not None or bool(canary.rounds)
     return (
         _algorithm(info),
-        _draft_path(info, spec, owned=scrubbed is not None),
-        _settings(info, spec),
-        _threshold(info),
-        _canary(canary),
+        *_follows(
+            _draft_path(info, spec, owned=scrubbed is not None),
+            _settings(info, spec),
+            _threshold(info),
+            _canary(canary),
+            from_none=not speculates,
+        ),
         _pinned(info, spec) if spec.candidates else _adaptive(info),
         _simulated(spec, scrubbed, variables),
         _log(log_text),
     )
+
+
+def _follows(*findings: Finding, from_none: bool) -> tuple[Finding, ...]:
+    """Return what is asked of a server that speculates; of one that does not, nothing can be asked (``skip``)."""
+    if not from_none:
+        return findings
+    return tuple(replace(f, status="skip", seen="nothing: the server does not speculate") for f in findings)
 
 
 def _algorithm(info: ServerInfo) -> Finding:

@@ -8,6 +8,7 @@ from pytest_specprobe.suite.checks import require_gate
 
 def test_acceptance(specprobe_run: ProbeRun, specprobe_acceptance: Acceptance) -> None:
     """The measurement is sound, and the strict accept length's lower bound is above the gate's minimum."""
+    specprobe_run.sampled()
     require(specprobe_run.measured().validity())
     require_gate(specprobe_run.decision(), "min_accept_length")
 

@@ -5,34 +5,13 @@ import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from safetensors import safe_open
 
 from tests.job.jobs import Job, run_job
-
-FIXTURES = Path(__file__).parents[2] / "fixtures"
-WEIGHTS = "model.safetensors"
-
-
-def header(path: Path) -> tuple[int, dict[str, dict[str, Any]]]:
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        tensors = json.loads(file.read(size))
-        tensors.pop("__metadata__", None)
-        return 8 + size, tensors
-
-
-def overwrite(path: Path, name: str, data: bytes) -> None:
-    """Replace one tensor's bytes in place, in a private copy."""
-    start, tensors = header(path)
-    begin, end = tensors[name]["data_offsets"]
-    assert len(data) == end - begin
-    with path.open("r+b") as file:
-        file.seek(start + begin)
-        file.write(data)
+from tests.job.spoiled import WEIGHTS, header, overwrite, profile, random_bf16
 
 
 def lfs_pointer(drafter: Path) -> None:
@@ -61,8 +40,7 @@ def other_target(drafter: Path) -> None:
         shape, content = tensor["shape"], data[begin:end]
         if name not in {"d2t", "t2d"}:
             shape = [wider.get(size, size) for size in shape]
-            values = chance.normal(0, 0.05, size=shape).astype(np.float32)
-            content = (values.view(np.uint32) >> 16).astype(np.uint16).tobytes()
+            content = random_bf16(chance, shape)
         entries[name] = {**tensor, "shape": shape, "data_offsets": [len(body), len(body) + len(content)]}
         body += content
     head = json.dumps(entries).encode()
@@ -74,17 +52,6 @@ def other_target(drafter: Path) -> None:
 
 def missing(drafter: Path) -> None:
     shutil.rmtree(drafter)
-
-
-def profile(folder: Path) -> Path:
-    """Write a profile whose drafter is a private, writable copy of a mini drafter; return that copy."""
-    drafter = folder / "drafter"
-    shutil.copytree(FIXTURES / "scratch_k25_mini", drafter)
-    (folder / "specprobe.toml").write_text(
-        '[drafters.bad]\nsource = "drafter"\ntarget = "mini_k25"\n'
-        "speculation = { num_steps = 2, eagle_topk = 1, num_draft_tokens = 3 }\n"
-    )
-    return drafter
 
 
 def assert_one_clear_error(job: Job, *, code: int, culprit: str, says: str) -> None:
@@ -131,19 +98,3 @@ def test_nobody_answers_at_the_url(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         job = run_job(tmp_path, "--specprobe-drafter=bad", f"--specprobe-server={url}")
     assert_one_clear_error(job, code=11, culprit="machine", says=url)
-
-
-def test_a_random_drafter_is_uncorrelated_although_sglang_reads_above_one(tmp_path: Path) -> None:
-    drafter = profile(tmp_path)
-    chance = np.random.default_rng(0)
-    _, tensors = header(drafter / WEIGHTS)
-    for name, tensor in tensors.items():
-        if name.endswith("_proj.weight") or name in {"fc.weight", "lm_head.weight"}:
-            values = chance.normal(0, 0.05, size=tensor["shape"]).astype(np.float32)
-            overwrite(drafter / WEIGHTS, name, (values.view(np.uint32) >> 16).astype(np.uint16).tobytes())
-    job = run_job(tmp_path, "--specprobe-drafter=bad", "--specprobe-baseline=none", "--no-specprobe-blind")
-    assert job.code == 1, job.output
-    entry = job.entries["bad"]
-    assert entry["verdict"] == "uncorrelated"
-    assert entry["acceptance"]["sglang_accept_length"] > 1.0
-    assert entry["acceptance"]["accept_length"]["value"] < 1.05

@@ -1,8 +1,12 @@
-"""Another client on the server, seen in SGLang's own log lines."""
+"""Another client on the server, seen in SGLang's own log lines and in its count of prefilled tokens."""
+
+from dataclasses import replace
 
 import pytest
 
-from pytest_specprobe.measure.traffic import check_traffic
+from pytest_specprobe.measure.records import Generation, Prompt
+from pytest_specprobe.measure.traffic import Counting, Prefilled, check_prefilled, check_traffic
+from tests.measure.conftest import request_of
 
 LINE = (
     "[2026-01-01 03:18:40] Decode batch, #running-req: {n}, #token: 133, token usage: 0.01, accept len: 3.00, "
@@ -41,3 +45,42 @@ def test_it_says_how_many() -> None:
     assert check_traffic(log((1, 0), (3, 1), (3, 0)), concurrency=1).seen == (
         "2 of 3 decode batches held more than 1, up to 4"
     )
+
+
+@pytest.mark.parametrize(
+    ("sent", "counted", "status"),
+    [
+        (2000, 2000, "pass"),
+        (2000, 2040, "pass"),  # a health check a second for 40 s
+        (2000, 2101, "fail"),
+        (100, 164, "pass"),
+        (100, 165, "fail"),
+        (2000, 1500, "pass"),  # behind a router, others answered some
+        (2000, None, "skip"),
+    ],
+)
+def test_prompt_tokens_that_are_not_ours(sent: int, counted: int | None, status: str) -> None:
+    found = check_prefilled([Prefilled("drafter", sent, counted)])
+    assert found.status == status
+    assert found.id == "measure.foreign-requests"
+
+
+def test_one_bad_pass_of_many_is_told() -> None:
+    found = check_prefilled([Prefilled("drafter", 500, 500), Prefilled("baseline", 500, 900)])
+    assert found.status == "fail"
+    assert found.seen == "400 prompt tokens beside our 500 (baseline)"
+
+
+def test_a_counting_client_counts_what_is_prefilled() -> None:
+    class Server:
+        def generate(self, prompt: Prompt, **_: object) -> Generation:
+            return replace(request_of(prompt.id, [1], depth=2, prompt_tokens=30), cached_tokens=10)
+
+        def flush(self) -> None:
+            pass
+
+    client = Counting(Server())
+    prompt = Prompt(id="p", workload="w", text="", input_ids=(1,))
+    for _ in range(3):
+        assert client.generate(prompt, max_new_tokens=2, ignore_eos=True).prompt_id == "p"
+    assert client.tokens == 60

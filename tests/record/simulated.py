@@ -157,6 +157,7 @@ def _entry(world: World, name: str, gate_text: str, findings: tuple[Finding, ...
             "invalid": [],
             "workload": {"name": chats.name, "digest": chats.digest, "prompts": len(chats.chats)},
             "acceptance": acceptance.to_json(),
+            "sampled": None,
             "throughput": {**throughput.to_json(), "curve": None},
             "break_even": point and point.to_json(),
             "outlook": point and outlook(point, accept_length=acceptance.accept_length.value).to_json(),

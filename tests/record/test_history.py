@@ -232,3 +232,14 @@ def test_a_busy_machine_is_remembered() -> None:
     busy = report(entry(Probe(accept=0.6), findings=[fault("measure.busy-machine", severity="warning")]))
     assert run_from(PASSING).quiet
     assert not run_from(busy).quiet
+
+
+@pytest.mark.parametrize("asked", [{"thinking": True}, {"max_new_tokens": 4096}])
+def test_prompts_asked_otherwise_are_another_key(asked: dict[str, Any]) -> None:
+    """And a run of before these were recorded has the key of one that asked as usual."""
+    changed = json.loads(json.dumps(PASSING))
+    usual = {"thinking": None, "max_new_tokens": 256, "rendered": "r" * 64, "cut": 0}
+    changed["drafters"][0]["workload"] |= usual
+    assert key_of(PASSING, PASSING["drafters"][0]) == key_of(changed, changed["drafters"][0])
+    changed["drafters"][0]["workload"] |= asked
+    assert key_of(PASSING, PASSING["drafters"][0]) != key_of(changed, changed["drafters"][0])

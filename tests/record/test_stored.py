@@ -1,6 +1,8 @@
 """A stored baseline spares a boot only where it answers the question; a bad file costs a boot, not the probe."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +11,15 @@ from pytest_specprobe.probe.stored import Question, StoredBaselines
 from pytest_specprobe.record.baselines import NAME
 from tests.record.test_baselines import SPEC, SPEED
 
-QUESTION = Question(target="t" * 64, engine="0.5.23", gpus=(), workload="w" * 64, concurrency=1)
+QUESTION = Question(
+    target="t" * 64,
+    engine="0.5.23",
+    gpus=(),
+    workload="w" * 64,
+    thinking=None,
+    max_new_tokens=256,
+    concurrency=1,
+)
 
 
 def test_boots_once_then_reads_and_says_how_old_it_is(tmp_path: Path) -> None:
@@ -26,6 +36,14 @@ def test_boots_once_then_reads_and_says_how_old_it_is(tmp_path: Path) -> None:
     assert 0 <= known.age_s < 60
     assert "stored baseline" in said[-1]
     assert " s old" in said[-1]
+
+
+@pytest.mark.parametrize("change", [{"thinking": True}, {"thinking": False}, {"max_new_tokens": 4096}])
+def test_another_way_to_ask_is_another_question(tmp_path: Path, change: dict[str, Any]) -> None:
+    stored = StoredBaselines(tmp_path, PhaseLog("aq", say=lambda _: None))
+    stored.keep(SPEED, SPEC, QUESTION)
+    assert stored.find(SPEC, replace(QUESTION, **change)) is None
+    assert stored.find(SPEC, QUESTION) is not None
 
 
 def test_a_question_that_is_not_wholly_known_has_no_answer(tmp_path: Path) -> None:

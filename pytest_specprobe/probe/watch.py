@@ -1,0 +1,29 @@
+"""Holds what a pass sends against what its server counts, so that someone else's requests are seen."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pytest_specprobe.measure.traffic import Counting, Prefilled
+from pytest_specprobe.server.boot import Server
+
+
+class Watch:
+    """Collects the prompt tokens of every finished pass: sent, and prefilled by the server."""
+
+    def __init__(self) -> None:
+        self._passes: list[Prefilled] = []
+
+    @property
+    def passes(self) -> tuple[Prefilled, ...]:
+        """The finished passes, in order."""
+        return tuple(self._passes)
+
+    @contextmanager
+    def over(self, server: Server, what: str) -> Iterator[Counting]:
+        """Give a client for one pass on a server; a pass that fails is not counted."""
+        before = server.client.prefilled_tokens()
+        client = Counting(server.client)
+        yield client
+        after = server.client.prefilled_tokens()
+        counted = None if before is None or after is None else after - before
+        self._passes.append(Prefilled(what, client.tokens, counted))
