@@ -99,7 +99,9 @@ class SweepRun:
     def _share(self, chains: tuple[Speculation, ...]) -> None:
         """Measure all chains on one boot; if it cannot be had, or does not hold its step count, say so and go on."""
         own = self._plan.own
-        first = own if own in chains else chains[0]
+        # On the widest: with CUDA graphs SGLang sizes buffers by the step count of the boot, and one for fewer steps
+        # died capturing the state for more.
+        first = max(chains, key=lambda chain: chain.num_steps)
         try:
             with self._servers.arm(first, candidates=tuple(s.num_steps for s in chains)) as server:
                 pinned = PinnedSteps(server.client, steps=first.num_steps)

@@ -214,6 +214,13 @@ class Client(Closing):
         if thinking is not None:
             body["chat_template_kwargs"] = {"thinking": thinking, "enable_thinking": thinking}
         status, answer = self._plain("POST", "/v1/tokenize", json=body)
+        if status == 500:
+            raise ServerError(
+                f"the server failed to tokenize chat messages (HTTP 500: {self._shown(answer)})",
+                culprit="target",
+                fix="if its log says that an integer exceeds 64 bits, give the target's tokenizer_config.json a "
+                "model_max_length: SGLang answers with that number, and without one it is 1e30",
+            )
         if status in {400, 404, 422}:
             raise ServerError(
                 f"the server cannot render chat messages (HTTP {status}: {self._shown(answer)})",

@@ -136,6 +136,8 @@ class Handler(BaseHTTPRequestHandler):
             calls["generate"] += 1
             with contextlib.suppress(OSError):
                 self.generate(turn, json.loads(body))
+        elif self.path == "/v1/tokenize" and PLAN.get("unlimited"):
+            self.answer(500, b"Internal Server Error")
         elif self.path == "/v1/tokenize" and PLAN.get("pair"):
             ids = [byte % 200 for byte in body[:40]]
             self.answer(200, json.dumps({"tokens": ids, "count": len(ids)}).encode())

@@ -126,6 +126,14 @@ def test_a_server_without_chat_tokenising_is_named(fake_spec: MakeSpec, tmp_path
     assert caught.value.culprit == "target"
 
 
+def test_a_tokenizer_without_a_length_is_told_apart(fake_spec: MakeSpec, tmp_path: Path) -> None:
+    """SGLang 0.5.17 on an H200, with a tokenizer without model_max_length: a TypeError in its log, a bare 500."""
+    with serving(fake_spec(unlimited=True), tmp_path) as server, pytest.raises(ServerError) as caught:
+        server.client.tokenize_chat([{"role": "user", "content": "x"}])
+    assert caught.value.culprit == "target"
+    assert "model_max_length" in caught.value.fix
+
+
 def test_nobody_there() -> None:
     with Client("http://127.0.0.1:9") as client:
         assert not client.healthy(timeout_s=2)
