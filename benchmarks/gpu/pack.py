@@ -1,8 +1,8 @@
 """Packs wheels for a host without a network: ``python3.12 -m benchmarks.gpu.pack WHEELS PIECES [--piece-mb 45]``.
 
 Installs them into a folder and leaves out what a Hopper GPU with the Triton backend never loads: FlashAttention 3
-(1.1 GB of sglang-kernel), kernels for other GPUs, static libraries, symbols, data of tokenizers. 65 MB are left. Needs
-pip and strip of this machine, and CPython 3.12.
+(1.1 GB of sglang-kernel), kernels for other GPUs, static libraries, symbols, data of tokenizers. 65 MB are left.
+Needs pip and strip of this machine, and CPython 3.12.
 """
 
 import argparse
