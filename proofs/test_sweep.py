@@ -129,6 +129,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
         "--no-specprobe-blind",
         "--specprobe-workload=few.jsonl",
         "--specprobe-sweep=1/1/2,3/1/4",
+        timeout=1500,
     )
 
 

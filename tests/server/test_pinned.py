@@ -61,7 +61,7 @@ def fake() -> Any:
         do_POST = do_GET  # noqa: N815 - http.server's own spelling
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, daemon=True)
+    thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     with Client(f"http://127.0.0.1:{server.server_address[1]}") as client:
         yield state, PinnedSteps(client, steps=2)
