@@ -17,7 +17,7 @@ from pytest_specprobe.errors import BootError, Culprit, PortTaken, ServerError
 from pytest_specprobe.server import boot_times, ownership
 from pytest_specprobe.server.bootlog import Phase, advance, tail
 from pytest_specprobe.server.client import Client
-from pytest_specprobe.server.diagnosis import diagnose
+from pytest_specprobe.server.diagnosis import diagnose, says_port_taken
 from pytest_specprobe.server.gpu_memory import GpuMemory
 from pytest_specprobe.server.gpus import gpus_of
 from pytest_specprobe.server.growing_log import GrowingLog
@@ -235,9 +235,10 @@ class _Watch:
             running = self._server.wait(_TICK_S)
             now_s = time.monotonic()
             before = self._phase
-            for line in self._log.new_lines(now_s):
+            lines = self._log.new_lines(now_s)
+            for line in lines:
                 self._phase = advance(self._phase, line)
-            if not running:
+            if not running or any(map(says_port_taken, lines)):
                 raise self._died()
             if self._phase != before or now_s - self._told_s >= 1.0:
                 progress(self._look(now_s))

@@ -227,6 +227,11 @@ def diagnose(
     )
 
 
+def says_port_taken(line: str) -> bool:
+    """Tell whether a line of a log says that HTTP could not be bound: SGLang lingers for minutes after it."""
+    return "error while attempting to bind on address" in line
+
+
 def root_exception(text: str) -> str | None:
     """Return the exception that started it all: the first traceback's, with its cause; None without a traceback.
 

@@ -7,6 +7,7 @@ Started as ``python -m sglang.launch_server ...`` would be; behaves as the JSON 
     never      True: run, but never be healthy      chatty    True: print a line every 50 ms for ever
     children   True: start a deaf, daemonised grandchild and a deaf child
     open       True: accept requests without the key
+    linger     True: stay when the port is taken, as SGLang does, with its words in the log
     tell       file for the pids of this process and its children
     count      file that gets a line with the pid for every start
     pair       True: say that it speculates as the command line asks, render chats, and answer as long as asked
@@ -258,7 +259,18 @@ def main() -> None:
         sys.stdout.flush()
         time.sleep(0.05)
     Handler.key = json.loads(Path(argument("--config")).read_text().partition(":")[2])
-    ThreadingHTTPServer((argument("--host"), int(argument("--port"))), Handler).serve_forever()
+    address = (argument("--host"), int(argument("--port")))
+    try:
+        server = ThreadingHTTPServer(address, Handler)
+    except OSError as error:
+        if not PLAN.get("linger"):
+            raise
+        sys.stdout.write(
+            f"ERROR:    [Errno 98] error while attempting to bind on address {address}: {error.strerror}\n"
+        )
+        sys.stdout.flush()
+        time.sleep(3600)
+    server.serve_forever()
 
 
 main()

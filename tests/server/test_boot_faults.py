@@ -95,8 +95,9 @@ def test_an_interpreter_without_sglang_is_named(tmp_path: Path) -> None:
     assert error.culprit == "machine"
 
 
+@pytest.mark.parametrize("linger", [False, True])
 def test_a_port_that_others_take_is_tried_anew_and_then_named(
-    fake_spec: MakeSpec, tmp_path: Path, monkeypatch: Any
+    fake_spec: MakeSpec, tmp_path: Path, monkeypatch: Any, linger: bool
 ) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -109,8 +110,9 @@ def test_a_port_that_others_take_is_tried_anew_and_then_named(
             return port
 
         monkeypatch.setattr(boot_module, "_free_port", always_taken)
+        spec = fake_spec(tell=str(tmp_path / "pids"), linger=linger)
         with pytest.raises(PortTaken, match="the port was taken") as caught:
-            boot(fake_spec(tell=str(tmp_path / "pids")), log_path=tmp_path / "server.log", timeout_s=60)
+            boot(spec, log_path=tmp_path / "server.log", timeout_s=60)
         assert len(asked) == 3
         assert caught.value.culprit == "machine"
         assert os.strerror(errno.EADDRINUSE).lower() in caught.value.detail.lower()
