@@ -36,7 +36,7 @@ class Row:
 
 
 _PLAIN = ("created", "tool", "commit", "drafter", "target", "verdict", "gate", "quiet")
-_BUSY = "measure.busy-machine"
+_BUSY, _CROWDED = "measure.busy-machine", "measure.crowded-machine"
 _COLUMNS = tuple(field.name for field in fields(Row))
 
 
@@ -45,7 +45,8 @@ class Run:
     """One drafter's run. ``values`` holds the estimates ``{value, low, high, n}`` by name; absent is undefined.
 
     ``created`` is ISO 8601 with its zone; ``commit`` what the CI system said was tested. ``quiet`` is False where
-    a CPU server shared its CPU with others: its times are then nobody's reference.
+    a CPU server shared its CPU with others: its times are then nobody's reference. ``crowded``: with so many that its
+    speedup is nobody's either.
     """
 
     created: str
@@ -59,6 +60,7 @@ class Run:
     key: Key
     values: Mapping[str, Mapping[str, float]]
     rows: tuple[Row, ...]
+    crowded: bool = False
 
     @property
     def id(self) -> str:
@@ -77,6 +79,7 @@ class Run:
             "verdict": self.verdict,
             "gate": self.gate,
             "quiet": self.quiet,
+            **({"crowded": True} if self.crowded else {}),
             "key": dict(self.key.parts),
             "values": {name: dict(value) for name, value in self.values.items()},
             "columns": list(_COLUMNS),
@@ -95,7 +98,8 @@ class Run:
             values = {name: line["values"][name] for name in VALUES if name in line["values"]}
             if any({"value", "low", "high", "n"} - value.keys() for value in values.values()):
                 raise ValueError("a value has no interval")
-            return cls(**plain, key=Key(dict(line["key"])), values=values, rows=rows)
+            crowded = bool(line.get("crowded"))
+            return cls(**plain, key=Key(dict(line["key"])), values=values, rows=rows, crowded=crowded)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a run: {error!r}") from error
 
@@ -132,7 +136,8 @@ def run_of(report: Mapping[str, Any], entry: Mapping[str, Any], *, commit: str |
         target=entry["target"],
         verdict=entry["verdict"],
         gate=entry["gate"],
-        quiet=not _shared_cpu(entry),
+        quiet=not _shared_cpu(entry, _BUSY, _CROWDED),
+        crowded=_shared_cpu(entry, _CROWDED),
         key=key,
         values=values,
         rows=_rows(entry["acceptance"]["prompts"], throughput.get("prompts", ())),
@@ -192,8 +197,8 @@ def _rows(acceptance: Sequence[Mapping[str, Any]], speed: Sequence[Mapping[str, 
     return tuple(rows)
 
 
-def _shared_cpu(entry: Mapping[str, Any]) -> bool:
-    busy = any(finding["id"] == _BUSY and finding["status"] == "fail" for finding in entry["checks"])
+def _shared_cpu(entry: Mapping[str, Any], *ids: str) -> bool:
+    busy = any(finding["id"] in ids and finding["status"] == "fail" for finding in entry["checks"])
     return bool(busy and entry["server"]["device"] == "cpu")
 
 

@@ -99,10 +99,9 @@ def compare(run: Run, references: Sequence[Run], *, minimum: float = MINIMUM) ->
         raise ValueError("the minimum change is a share between 0 and 1")
     changes = []
     drawn: dict[tuple[str, ...], Resamples] = {}
-    quiet = [reference for reference in references if reference.quiet]
     for measure in _USUAL:
-        timed = measure in _TIMES
-        held = quiet if timed and quiet else references
+        fit = [reference for reference in references if _fit(measure, reference)]
+        held = fit or references
         ratio, spread = _ratio(measure, run, held, drawn)
         if ratio is not None or measure in _ALWAYS:
             changes.append(
@@ -112,14 +111,23 @@ def compare(run: Run, references: Sequence[Run], *, minimum: float = MINIMUM) ->
                     references=len(held),
                     minimum=minimum,
                     spread=spread,
-                    noisy=timed and not (run.quiet and quiet),
+                    noisy=not (fit and _fit(measure, run)),
                 )
             )
     return tuple(changes)
 
 
+def _fit(measure: Measure, run: Run) -> bool:
+    """Tell whether the machine was quiet enough for this measure."""
+    if measure in _TIMES:
+        return run.quiet
+    return not (measure == "speedup" and run.crowded)
+
+
 def judged(changes: Sequence[Change]) -> tuple[Change, ...]:
     """Return the changes that decide: accept length and tok/s; speedup stands in for tok/s on a busy machine.
+
+    On a crowded one it says no more than tok/s does.
 
     Drafter and baseline take turns, so that a busy machine slows both; but a speedup holds the luck of two boots, is
     less sharp, and so comes second.

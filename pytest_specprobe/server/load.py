@@ -8,7 +8,9 @@ import psutil
 
 from pytest_specprobe.findings import Finding
 
-_BUSY_SHARE = 0.10
+# Below the second, drafter and baseline lose alike, and speedups stay what they are; above it they were seen to be
+# off by a third (eight processes on two cores), which no interval over prompts holds.
+_BUSY_SHARE, _CROWDED_SHARE = 0.10, 0.40
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +40,17 @@ def check_load(before: CpuTime, after: CpuTime) -> Finding:
     """
     seconds = max(after.clock_s - before.clock_s, 1e-9) * (psutil.cpu_count() or 1)
     others = max((after.machine_s - before.machine_s) - (after.own_s - before.own_s), 0.0) / seconds
+    crowded = others > _CROWDED_SHARE
     return Finding(
-        id="measure.busy-machine",
+        id="measure.crowded-machine" if crowded else "measure.busy-machine",
         severity="warning",
         status="fail" if others > _BUSY_SHARE else "pass",
         culprit="machine",
         seen=f"other processes used {others:.0%} of the CPU during the throughput pass",
         expected=f"at most {_BUSY_SHARE:.0%}",
-        why="They slow one server more than the other from one second to the next: intervals grow, speedups drift.",
+        why="They slow one server more than the other, so that even the speedup may be off by more than its interval."
+        if crowded
+        else "They slow one server more than the other from one second to the next: intervals grow, speedups drift.",
         fix="measure on a quiet machine",
     )
 

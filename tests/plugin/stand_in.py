@@ -16,7 +16,7 @@ from typing import Any
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 PROMPTS = 26
-ROUND_S, PLAIN_S = 0.003, 0.002
+ROUND_S, PLAIN_S = 0.0015, 0.001
 SPECULATIVE = {
     "speculative_algorithm": "EAGLE3",
     "speculative_draft_model_path": str(FIXTURES / "scratch_k25_mini"),

@@ -123,7 +123,7 @@ def test_each_concurrency_is_a_benchmark_and_two_runs_compare(
 
 
 def test_another_workload_or_concurrency_is_another_benchmark(pytester: pytest.Pytester) -> None:
-    result = pytester.runpytest_subprocess(
+    result = pytester.runpytest_inprocess(
         "--specprobe-drafter=aq_k2,aq_k2_mini",
         "--specprobe-workload=sets/own.jsonl",
         "--specprobe-concurrency=4,1,4",
@@ -140,7 +140,7 @@ def test_without_a_stored_benchmark_there_is_still_a_number(
 ) -> None:
     """Workers of pytest-xdist would each measure the same server at once, and none would own the report."""
     write_profile(pytester.path)
-    result = pytester.runpytest_subprocess(*attached, switch, "--junitxml=junit.xml")
+    result = pytester.runpytest_inprocess(*attached, switch, "--junitxml=junit.xml")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["attached on mini_k25: *", "*tok/s   *of one stream*"])
     assert entry(pytester.path)["throughput"]["tok_per_s"]["value"] > 0
@@ -151,7 +151,7 @@ def test_a_run_of_benchmarks_only_has_no_verdict_and_is_not_green(
     pytester: pytest.Pytester, attached: tuple[str, ...]
 ) -> None:
     write_profile(pytester.path)
-    assert pytester.runpytest_subprocess(*attached, "--benchmark-only").ret == 11
+    assert pytester.runpytest_inprocess(*attached, "--benchmark-only").ret == 11
 
 
 CODSPEED = """
@@ -176,6 +176,7 @@ def test_what_would_leave_the_number_out_is_refused(
     pytester: pytest.Pytester, switches: list[str], says: str
 ) -> None:
     pytester.makepyfile(codspeeds=CODSPEED)
-    result = pytester.runpytest_subprocess("--specprobe-drafter=aq_k2", *switches)
+    pytester.syspathinsert()
+    result = pytester.runpytest_inprocess("--specprobe-drafter=aq_k2", *switches)
     assert result.ret == 4
     result.stderr.fnmatch_lines([says])

@@ -33,7 +33,7 @@ def run(pytester: pytest.Pytester, attached: tuple[str, ...], past: str) -> Run:
         path.parent.mkdir()
         path.write_text(past)
         spoil(path)
-        return pytester.runpytest_subprocess(*attached, "-v")
+        return pytester.runpytest_inprocess(*attached, "-v")
 
     return one
 

@@ -232,6 +232,12 @@ def test_a_busy_machine_is_remembered() -> None:
     busy = report(entry(Probe(accept=0.6), findings=[fault("measure.busy-machine", severity="warning")]))
     assert run_from(PASSING).quiet
     assert not run_from(busy).quiet
+    assert not run_from(busy).crowded
+    crowd = report(entry(Probe(accept=0.6), findings=[fault("measure.crowded-machine", severity="warning")]))
+    found = run_from(crowd)
+    assert found.crowded
+    assert not found.quiet
+    assert Run.parse(found.to_json()).crowded
 
 
 @pytest.mark.parametrize("asked", [{"thinking": True}, {"max_new_tokens": 4096}])

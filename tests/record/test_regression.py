@@ -206,6 +206,23 @@ def test_times_of_a_busy_machine_are_not_compared() -> None:
     assert busy["speedup"] == "regressed", "drafter and baseline take turns: one of them was really slower"
 
 
+def test_on_a_crowded_machine_nothing_timed_is_compared() -> None:
+    """Seen for real: the same drafter, speedup 1.16, then 0.74 [0.52, 0.97], beside eight processes on two cores."""
+    past = USUAL.history(12, 4)
+    slow = replace(USUAL.run(np.random.default_rng(13), 4, speed=0.5), quiet=False, crowded=True)
+    assert {c.measure: c.trend for c in compare(slow, past)} == {
+        "accept_length": "steady",
+        "tok_per_s": "cannot tell",
+        "speedup": "cannot tell",
+        "baseline_tok_per_s": "cannot tell",
+    }
+    assert trend(compare(slow, past)) == "cannot tell"
+    quiet = USUAL.run(np.random.default_rng(13), 4, speed=0.5)
+    change = next(c for c in compare(quiet, [slow, *past]) if c.measure == "speedup")
+    assert change.references == 4
+    assert next(c for c in compare(quiet, [slow]) if c.measure == "speedup").noisy
+
+
 def test_a_busy_run_is_nobodys_reference() -> None:
     quiet = USUAL.history(14, 4)
     slow = [replace(USUAL.run(np.random.default_rng([15, at]), at, speed=0.5), quiet=False) for at in range(4, 9)]

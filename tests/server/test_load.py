@@ -31,8 +31,10 @@ def test_our_own_servers_do_not_count_as_others() -> None:
     assert ours - theirs == pytest.approx(0.5, abs=0.2)
 
 
-@pytest.mark.parametrize(("others", "status"), [(0.05, "pass"), (0.15, "fail")])
-def test_the_share_is_of_all_cores(others: float, status: str) -> None:
+@pytest.mark.parametrize(
+    ("others", "status", "name"), [(0.05, "pass", "busy"), (0.15, "fail", "busy"), (0.45, "fail", "crowded")]
+)
+def test_the_share_is_of_all_cores(others: float, status: str, name: str) -> None:
     cores = psutil.cpu_count() or 1
     before = CpuTime(machine_s=1000.0, own_s=10.0, clock_s=0.0)
     after = replace(
@@ -40,6 +42,7 @@ def test_the_share_is_of_all_cores(others: float, status: str) -> None:
     )
     finding = check_load(before, after)
     assert finding.status == status
+    assert finding.id == f"measure.{name}-machine"
     assert f"{others:.0%}" in finding.seen
     assert finding.severity == "warning"
 
