@@ -12,6 +12,7 @@ from pytest_specprobe.probe.device import Engine, gpus
 from pytest_specprobe.probe.preflight import Place, Preflight, preflight
 from pytest_specprobe.probe.price import Boot, Price, copied_bytes, rest_of_last_run
 from pytest_specprobe.probe.sweep import sharing
+from pytest_specprobe.probe.weights import weights_of
 from pytest_specprobe.profiles import Profile, load_profiles
 from pytest_specprobe.server import memory
 from pytest_specprobe.server.boot_times import usual_s
@@ -116,6 +117,9 @@ def _commands(profile: Profile, settings: Settings, found: Preflight, extra_args
         extra_args=extra_args,
     )
     yield from _price(profile, settings, found, spec).lines(source=settings.report)
+    held = weights_of(found.target, found.drafter, tp=spec.tp, gpus_mib=[gpu.memory_mib for gpu in place.gpus])
+    if held is not None and spec.device == "cuda":
+        yield from held.lines()
     yield f"  server        {shlex.join(command(spec, host='127.0.0.1', port=0))}"
     yield "                (STAGED: a new directory of links, max_position_embeddings patched; port 0: a free one)"
     for rank, words in enumerate(worker_commands(spec), start=1):

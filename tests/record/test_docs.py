@@ -91,6 +91,8 @@ def home(tmp_path: Path) -> Path:
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "My-Drafter-EAGLE3").symlink_to(FIXTURES / "aq_k2_mini")
     (tmp_path / "models" / "My-Target").symlink_to(FIXTURES / "mini_k25")
+    (tmp_path / "models" / "Kimi-K2-Instruct-eagle3").symlink_to(FIXTURES / "aq_k2_mini")
+    (tmp_path / "models" / "Kimi-K2.5").symlink_to(FIXTURES / "mini_k25")
     return tmp_path
 
 
