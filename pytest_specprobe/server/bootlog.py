@@ -10,6 +10,8 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # SGLang tries every model file at start; healthy logs are full of these.
 _HARMLESS = re.compile(r"Ignore import error when loading")
 _OTHER_RANK = re.compile(r"^\[[^\]]* (?:TP|PP|DP|EP)[1-9]\d*")
+# Once for the target, then for its drafter; the mark of the drafter below is written for dense targets alone.
+_LOAD = re.compile(r"Load weight begin")
 _MARKS: tuple[tuple[re.Pattern[str], Phase], ...] = (
     (re.compile(r"The server is fired up and ready to roll"), "ready"),
     (re.compile(r"Uvicorn running on|Application startup complete"), "warm-up"),
@@ -35,6 +37,8 @@ def advance(phase: Phase, line: str) -> Phase:
     """Return the phase after one more log line; it never goes back, and only rank 0 counts."""
     if _HARMLESS.search(line) or _OTHER_RANK.match(line):
         return phase
+    if phase == "weights" and _LOAD.search(line):
+        return "draft-weights"
     for pattern, reached in _MARKS:
         if pattern.search(line):
             return max(phase, reached, key=PHASES.index)

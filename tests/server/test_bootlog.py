@@ -147,7 +147,7 @@ LOGS = Path(__file__).with_name("logs")
         ("fcdim", "draft-weights", "drafter-file", "shape [64, 128] where config.json asks for [64, 192]"),
         ("d2t", "warm-up", "drafter-file", "outside its table"),
         ("kernel", "graphs", "engine", "does not compile for the shapes"),
-        ("starved", "weights", "launch-flags", "out of GPU memory while allocating the KV cache"),
+        ("starved", "draft-weights", "launch-flags", "out of GPU memory while allocating the KV cache"),
     ],
 )
 def test_boots_of_real_sglang_that_failed(name: str, phase: Phase, culprit: str, says: str) -> None:
@@ -157,6 +157,13 @@ def test_boots_of_real_sglang_that_failed(name: str, phase: Phase, culprit: str,
     assert (found.culprit, says in found.what) == (culprit, True), found
     reached = [p for p in phases(text) if p != "ready"][-1]
     assert name == "lfs" or reached == phase
+
+
+def test_phases_of_a_real_boot_on_a_gpu() -> None:
+    """SGLang 0.5.17 with EAGLE-3 and CUDA graphs on an H200, up to the line that says it is ready."""
+    text = (LOGS / "healthy-cuda.log").read_text()
+    assert phases(text) == ["launch", "init", "weights", "draft-weights", "kv-cache", "graphs", "warm-up", "ready"]
+    assert faults(text) == ()
 
 
 def test_the_port_alone_is_worth_another_try() -> None:
