@@ -27,6 +27,7 @@ _MACHINE = (
     ("CPU", "machine.cpu"),
     ("cores", "machine.cores"),
     ("GPUs", "machine.gpus"),
+    ("driver", "machine.gpu_driver"),
     ("system", "machine.system"),
     ("Python", "machine.python"),
 )
@@ -62,21 +63,26 @@ def plain(report: Any) -> Any:
 def page(name: str, report: Any, *, command: str) -> Iterator[str]:
     """Yield the lines of a new record.md."""
     yield from (f"# {name}", "", "```bash", command, "```", "", "Raw: [report.json](report.json).", "")
-    yield from (f"* {label}: <!-- = {name}:{path} --><!-- . -->" for label, path in _MACHINE)
+    told = [(label, path) for label, path in _MACHINE if _measured(report, path)]
+    yield from (f"* {label}: <!-- = {name}:{path} --><!-- . -->" for label, path in told)
     for entry in report["drafters"]:
         at = f"{name}:{entry['name']}"
         yield from ("", f"## {entry['name']} on {entry['target']}: {entry['verdict'] or 'no verdict'}", "")
         if entry["server"] and entry["server"]["version"]:
-            yield f"SGLang <!-- = {at}.server.version --><!-- . --> on <!-- = {at}.server.device --><!-- . -->."
+            torch = f", torch <!-- = {at}.server.torch --><!-- . -->" if entry["server"].get("torch") else ""
+            yield (
+                f"SGLang <!-- = {at}.server.version --><!-- . --> on <!-- = {at}.server.device --><!-- . -->{torch}."
+            )
         rows = [(label, path) for label, path in _ROWS if _measured(entry, path.partition(" as ")[0])]
         if rows:
             yield from ("", "| what | value [95 % interval] |", "| --- | --- |")
         yield from (f"| {label} | <!-- = {at}.{path} --><!-- . --> |" for label, path in rows)
 
 
-def _measured(entry: Any, path: str) -> bool:
+def _measured(found: Any, path: str) -> bool:
+    """Tell whether there is anything at this path of two steps, or of one."""
     room, _, name = path.partition(".")
-    return bool(entry[room] and entry[room][name] is not None)
+    return bool(found[room]) and (not name or found[room].get(name) is not None)
 
 
 def build(name: str, folder: Path, *, command: str, paths: Sequence[tuple[str, str]] = ()) -> None:
