@@ -39,7 +39,7 @@ MINI = "pytest --specprobe-drafter=aq_k2_mini"
 # what boots servers or makes environments, and where that very thing is done for real
 RUN_BY = {
     MINI: "tests/job/test_main_job.py",
-    f"{MINI} --junitxml=junit.xml": "tests/job/test_main_job.py",
+    f"{MINI} --junitxml=junit.xml": "proofs/test_ci_file.py",
     f"{MINI} --benchmark-autosave": "tests/plugin/test_benchmark.py",
     f"{MINI} --benchmark-compare --benchmark-compare-fail=mean:10%": "tests/plugin/test_benchmark.py",
     f"{MINI} --specprobe-sweep 1/1/2,3/1/4,3/2/6": "proofs/test_sweep.py",
@@ -47,7 +47,7 @@ RUN_BY = {
     "pytest --specprobe-drafter=my_drafter --specprobe-sweep 2/1/3,4/1/5": "proofs/test_sweep.py",
     "specprobe serve aq_k2_mini --baseline": "tests/server/test_serve.py",
     "specprobe reap": "tests/server/test_serve.py",
-    "pip install -e '.[sglang,report]'": ".ci/run",
+    "pip install -e '.[sglang,report]'": "proofs/test_ci_file.py",
     f"python3 -m venv .venv && .venv/bin/pip install -e '.[sglang]' && .venv/bin/{MINI}": ".ci/run",
     "python3 -m venv .venv && .venv/bin/pip install -e '.[sglang,test]' && .venv/bin/pytest": ".ci/run",
     'python -m docs.build_record NAME DIR --command "pytest --specprobe-drafter=NAME"': (
