@@ -1,13 +1,12 @@
 """However pytest is asked to run, a session boots a drafter's server once, and leaves nothing: on the stand-in."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 from pytest_specprobe.server import supervisor
-from tests.server.held import FAKE
+from tests.server.held import stand_in
 
 SHUFFLE = """
 import random
@@ -37,10 +36,7 @@ def test_last(specprobe_client):
 @pytest.fixture
 def probe(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Arguments of a probe on the stand-in, which counts its boots."""
-    python = pytester.path / "python"
-    run = f'exec "{sys.executable}" -I -S "{FAKE}" "$@"'
-    python.write_text(f'#!/bin/sh\ncase "$1" in -c) echo 0.5.23;; *) {run};; esac\n')
-    python.chmod(0o755)
+    python = stand_in(pytester.path / "python")
     plan = {"pair": True, "count": str(pytester.path / "boots")}
     monkeypatch.setenv("FAKE_SGLANG", json.dumps(plan))
     monkeypatch.setenv("SPECPROBE_STATE_DIR", str(pytester.path / "state"))

@@ -15,7 +15,7 @@ from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.server.boot import BootProgress, boot
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.spec import ServerSpec
-from tests.server.held import FAKE, Serve, gone, words
+from tests.server.held import FAKE, Serve, gone, stand_in, words
 
 HIDDEN, HEADS, KV_HEADS, INNER, LAYERS, DRAFT_VOCAB = 64, 4, 2, 128, 8, 64
 SPECULATION = Speculation(num_steps=2, eagle_topk=1, num_draft_tokens=3)
@@ -101,12 +101,7 @@ def fake_python(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
-    """An interpreter that says it holds the right SGLang, and serves the stand-in."""
-    path = tmp_path / "python"
-    run = f'exec "{sys.executable}" -I -S "{FAKE}" "$@"'
-    path.write_text(f'#!/bin/sh\ncase "$1" in -c) echo 0.5.23;; *) {run};; esac\n')
-    path.chmod(0o755)
-    return path
+    return stand_in(tmp_path / "python")
 
 
 @pytest.fixture

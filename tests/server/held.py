@@ -19,6 +19,15 @@ VERB += "sys.exit(cli.main(sys.argv[1:]))"
 PATIENCE_S = 60.0
 
 
+def stand_in(path: Path) -> Path:
+    """Make an interpreter that says it holds the right SGLang, and serves the stand-in."""
+    found = json.dumps({"sglang": "0.5.23", "torch": "2.9.1"})
+    run = f'exec "{sys.executable}" -I -S "{FAKE}" "$@"'
+    path.write_text(f"#!/bin/sh\ncase \"$1\" in -c) echo '{found}';; *) {run};; esac\n")
+    path.chmod(0o755)
+    return path
+
+
 def words(python: Path, *more: str) -> list[str]:
     return ["serve", "dense_mini", "--device", "cpu", "--python", str(python), "--json", *more]
 
