@@ -71,14 +71,14 @@ def main() -> None:
             "--no-deps",
             "--no-compile",
             "--target",
-            site,
+            str(site),
         ]
         subprocess.run([*install, *wheels], check=True)
         for name in _UNUSED:
             path = site / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         for pattern in _STRIPPED:
-            subprocess.run(["strip", "--strip-unneeded", *site.glob(pattern)], check=True)
+            subprocess.run(["strip", "--strip-unneeded", *map(str, site.glob(pattern))], check=True)
         with lzma.open(archive, "wb", preset=6) as packed, tarfile.open(fileobj=packed, mode="w|") as tar:
             tar.add(site, arcname=".")
         for number, piece in enumerate(pieces(archive, given.piece_mb * 10**6)):
