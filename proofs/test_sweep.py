@@ -100,7 +100,7 @@ def test_step_counts_differ_where_they_should(pinned: Mapping[int, list[Generati
 def test_what_was_not_prebuilt_is_refused_and_nothing_moves(shared: OwnedServer, pinned: object) -> None:
     steps = PinnedSteps(shared.client, steps=STEPS[0])
     for wrong in (4, 0, -1, 6):
-        with pytest.raises(NotPinned, match="refuses to change"):
+        with pytest.raises(NotPinned, match="refuses to be pinned"):
             steps.pin(wrong)
         steps.verify()
     assert "specprobe step pin refused: 4 is none of the prebuilt step counts" in shared.log_text()
@@ -113,7 +113,7 @@ def test_a_plug_in_that_was_not_loaded_is_found_out_by_the_first_pin(drafter: Pa
     alone = spec(drafter, 2, candidates=(1, 2), SGLANG_PLUGINS="specprobe_cpu")
     with boot(alone, log_path=tmp_path / "server.log", timeout_s=BOOT_S) as server:
         assert server.client.server_info().effective()["speculative_adaptive"] is True
-        with pytest.raises(NotPinned, match="refuses to change from 2 to 1 steps"):
+        with pytest.raises(NotPinned, match="refuses to be pinned to 1 steps"):
             PinnedSteps(server.client, steps=2).pin(1)
 
 

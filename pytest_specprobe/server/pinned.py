@@ -33,7 +33,7 @@ class PinnedSteps:
         self.verify()
         if not self._client.set_internal_state(PIN_KEY, steps):
             raise self._wrong(
-                f"the server refuses to change from {self.steps} to {steps} steps",
+                f"the server refuses to be pinned to {steps} steps",
                 "its log says why: look for 'step pin'",
             )
         self.steps = steps

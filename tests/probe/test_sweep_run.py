@@ -170,7 +170,7 @@ def test_one_chain_besides_the_own_one_gets_a_boot_of_its_own() -> None:
     [
         ("boot", "out of memory"),
         ("proof", "proof.adaptive"),
-        ("refuses", "refuses to change from 3 to"),
+        ("refuses", "refuses to be pinned to"),
         ("drifts", "says it drafts 2 steps"),
     ],
 )

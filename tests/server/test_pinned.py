@@ -81,8 +81,8 @@ def test_a_pin_flushes_then_proves_the_old_then_the_new(fake: tuple[Fake, Pinned
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        ("refuses", "refuses to change from 2 to 3 steps"),
-        ("one rank refuses", "refuses to change"),
+        ("refuses", "refuses to be pinned to 3 steps"),
+        ("one rank refuses", "refuses to be pinned"),
         ("lies", "should draft 3 steps and says it drafts 2 steps and 3 draft tokens"),
         ("one rank lags", "2 steps and 3 draft tokens, 3 steps"),
         ("tree", "2 steps and 4 draft tokens"),
