@@ -56,4 +56,4 @@ class PinnedSteps:
             )
 
     def _wrong(self, what: str, fix: str) -> NotPinned:
-        return NotPinned(f"{self._client.url}: {what}", culprit="engine", fix=fix)
+        return NotPinned(what, culprit="engine", fix=fix)
