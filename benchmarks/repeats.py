@@ -1,11 +1,12 @@
 """Do repeats of one probe agree, and does a run of ten times the prompts fall inside the small run's interval?
 
-Run: ``python -m benchmarks.repeats [--drafter aq_k2_mini] [--repeats 3] [--prompts 320] [--json FILE]``.
+Run: ``python -m benchmarks.repeats [--drafter aq_k2_mini] [--repeats 3] [--prompts 320] [--json FILE] [OPTION ...]``.
 
-Every repeat is the product's own command, with boots of its own. The large run is the drafter's acceptance alone, on
-prompts that were held out of all training (fixtures/README.md); the corpus is that of the interpreter in use.
-Repeats agree if their verdicts are the same, or one is undecided and names the other's among its candidates. Prints
-one table and exits with 1 if they do not agree or the long run falls outside.
+Every repeat is the product's own command, with boots of its own; other options are handed to it, such as
+``--specprobe-server URL --specprobe-baseline URL`` of servers that run already (``specprobe serve``). The large run
+is the drafter's acceptance alone, on prompts that were held out of all training (fixtures/README.md); the corpus is
+that of the interpreter in use. Repeats agree if their verdicts are the same, or one is undecided and names the
+other among its candidates. Prints one table; exits with 1 if they do not agree or the large run falls outside.
 """
 
 import argparse
@@ -78,16 +79,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--prompts", type=int, default=320)
     parser.add_argument("--json", type=Path)
-    options = parser.parse_args(argv)
+    options, more = parser.parse_known_args(argv)
     with tempfile.TemporaryDirectory(prefix="specprobe-repeats-") as name:
         folder = Path(name)
         large = folder / "held-out.jsonl"
         large.write_text("\n".join(held_out(options.prompts)), encoding="utf-8")
         many = probe(
-            folder / "many", options.drafter, f"--specprobe-workload={large}", "--specprobe-baseline=none",
+            folder / "many", options.drafter, *more, f"--specprobe-workload={large}", "--specprobe-baseline=none",
             "--no-specprobe-blind", *_ACCEPTANCE,
         )  # fmt: skip
-        runs = [probe(folder / f"run-{i}", options.drafter) for i in range(options.repeats)]
+        runs = [probe(folder / f"run-{i}", options.drafter, *more) for i in range(options.repeats)]
     same = all(agree(one, other) for one, other in combinations(runs, 2))
     small, value = runs[0]["acceptance"]["accept_length"], many["acceptance"]["accept_length"]["value"]
     inside = small["low"] <= value <= small["high"]

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pytest_specprobe.findings import Finding
 from pytest_specprobe.measure.losslessness import NEAR_TIE, NEAR_TIE_EXACT
 
-# In 16 bits a prefill and a decode step round differently, and experts flip: some tokens in a thousand.
-_ODD_SHARE = 0.02
+# In 16 bits and below a prefill and a decode step round differently, and experts flip: at worst some tokens in a
+# hundred. Simulated acceptance makes up a quarter of a text and more.
+_ODD_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ RUN_BY = {
     f"{MINI} --specprobe-sweep 1/1/2,3/1/4,3/2/6": "proofs/test_sweep.py",
     "pytest --specprobe-drafter=my_drafter": "tests/job/test_main_job.py",
     "pytest --specprobe-drafter=my_drafter --specprobe-sweep 2/1/3,4/1/5": "proofs/test_sweep.py",
+    "SPECPROBE_PROOF_TABLES=tables pytest proofs/test_planted_faults.py": "proofs/test_planted_faults.py",
     "specprobe serve aq_k2_mini --baseline": "tests/server/test_serve.py",
     "specprobe reap": "tests/server/test_serve.py",
     "pip install -e '.[sglang,report]'": "proofs/test_ci_file.py",

@@ -1,0 +1,40 @@
+"""docs/evidence.md holds tables that proofs wrote: whole, in their format, and saying what the page claims."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_specprobe.errors import CULPRITS
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "evidence.md").read_text()
+PROOF = (ROOT / "proofs" / "test_planted_faults.py").read_text()
+
+
+def rows(title: str) -> list[list[str]]:
+    """The cells of the first table under a title, without its head."""
+    section = PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]
+
+
+def test_every_planted_fault_has_its_row() -> None:
+    planted = re.findall(r'ends\(\s*"([^"]+)"', PROOF)
+    assert len(planted) >= 14
+    assert sorted(row[0] for row in rows("Planted faults")) == sorted(planted)
+
+
+@pytest.mark.parametrize("row", rows("Planted faults"), ids=lambda row: row[0])
+def test_no_planted_fault_passes(row: list[str]) -> None:
+    fault, code, verdict, finding, culprit, said = row
+    if fault.startswith("nothing"):
+        assert (code, verdict, finding, culprit) == ("10", "undecided", "", "")
+        return
+    assert code == "1"
+    assert verdict in {"broken", "uncorrelated", "none: invalid"}
+    assert said
+    assert bool(finding) == bool(culprit)
+    if verdict != "uncorrelated":
+        assert re.fullmatch(r"`[a-z]+\.[a-z0-9-]+`", finding)
+        assert culprit in CULPRITS
