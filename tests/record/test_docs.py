@@ -46,6 +46,10 @@ RUN_BY = {
     "pytest --specprobe-drafter=my_drafter": "tests/job/test_main_job.py",
     "pytest --specprobe-drafter=my_drafter --specprobe-sweep 2/1/3,4/1/5": "proofs/test_sweep.py",
     "SPECPROBE_PROOF_TABLES=tables pytest proofs/test_planted_faults.py": "proofs/test_planted_faults.py",
+    "SPECPROBE_PROOF_TABLES=tables pytest proofs/test_beside_sglang.py": "proofs/test_beside_sglang.py",
+    "python -m benchmarks.beside_sglang --server http://127.0.0.1:30000 --log server.log": (
+        "proofs/test_beside_sglang.py"
+    ),
     "specprobe serve aq_k2_mini --baseline": "tests/server/test_serve.py",
     "specprobe reap": "tests/server/test_serve.py",
     "pip install -e '.[sglang,report]'": "proofs/test_ci_file.py",

@@ -38,3 +38,15 @@ def test_no_planted_fault_passes(row: list[str]) -> None:
     if verdict != "uncorrelated":
         assert re.fullmatch(r"`[a-z]+\.[a-z0-9-]+`", finding)
         assert culprit in CULPRITS
+
+
+def test_ours_beside_sglangs_own_client() -> None:
+    table = {row[0]: row for row in rows("Beside SGLang's own benchmark client")}
+    ours, theirs = table["specprobe"], table["bench_serving"]
+    assert float(ours[3]) == pytest.approx(float(theirs[3]), rel=0.05)
+    for client, log in ((ours, "its log, our turns"), (theirs, "its log, their turns")):
+        assert float(client[1]) == pytest.approx(float(table[log][1]), rel=0.03), "in the same turns"
+    (share, high) = re.findall(r"Client overhead: ([\d.]+) % \[[\d.]+, ([\d.]+)\]", PAGE)[0]
+    assert float(share) <= float(high) < 2
+    (same, texts) = re.findall(r"(\d+) of (\d+) of their texts are ours", PAGE)[0]
+    assert same == texts
