@@ -72,6 +72,50 @@ def test_a_generation_has_counts_that_fit_together(booted: Any) -> None:
     assert done.text
 
 
+def test_a_template_without_thinking_takes_no_notice_of_it(booted: Any) -> None:
+    messages = [{"role": "user", "content": "hello"}]
+    plain = booted.server.client.tokenize_chat(messages)
+    assert all(booted.server.client.tokenize_chat(messages, thinking=on) == plain for on in (True, False))
+
+
+def test_it_counts_exactly_what_it_prefills(booted: Any) -> None:
+    client = booted.server.client
+    client.flush()
+    before = client.prefilled_tokens()
+    for _ in range(3):
+        client.generate(PROMPT, max_new_tokens=4, ignore_eos=True)
+    client.flush()
+    assert client.prefilled_tokens() - before == 3 * len(PROMPT.input_ids)
+
+
+def test_the_two_best_tokens_are_the_greedy_one_and_a_worse(booted: Any) -> None:
+    """Also after tokens of its own, as at the place where two texts part."""
+    client = booted.server.client
+    greedy = client.generate(PROMPT, max_new_tokens=3, ignore_eos=True).output_ids
+    for at in range(3):
+        best = client.best_tokens((*PROMPT.input_ids, *greedy[:at]))
+        assert best.tokens[0] == greedy[at]
+        assert best.tokens[1] != greedy[at]
+        assert best.gap > 0
+
+
+def test_the_target_reads_its_own_greedy_text_without_a_gap(booted: Any) -> None:
+    """Also along a token that it would not have said: there, and only there, is a gap."""
+    client = booted.server.client
+    greedy = client.generate(PROMPT, max_new_tokens=12, ignore_eos=True).output_ids
+    gaps = client.gaps_along(PROMPT.input_ids, greedy)
+    assert len(gaps) == 12
+    assert max(gaps) < 1e-3
+    other = (greedy[0] + 1) % 100
+    assert client.gaps_along(PROMPT.input_ids, (other,))[0] > 1e-3
+
+
+def test_the_server_tells_its_own_time_of_a_request(booted: Any) -> None:
+    done = booted.server.client.generate(PROMPT, max_new_tokens=16, ignore_eos=True)
+    assert done.server_s is not None
+    assert 0.5 * (done.last_s - done.start_s) < done.server_s < done.last_s - done.start_s
+
+
 def test_greedy_answers_repeat_and_one_token_has_no_round(booted: Any) -> None:
     client = booted.server.client
     one, two = (client.generate(PROMPT, max_new_tokens=8, ignore_eos=True) for _ in range(2))
