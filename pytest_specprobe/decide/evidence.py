@@ -1,7 +1,7 @@
 """All that a decision looks at: intervals and counts, nothing else."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytest_specprobe.decide.breakeven import BreakEven
 from pytest_specprobe.measure.acceptance import Acceptance
@@ -17,7 +17,7 @@ class Evidence:
 
     ``margin`` is p1 - max(blind, floor); ``blind`` tells whether a blind control is in it; ``headroom`` is
     L(p_reach) / B; ``speedup`` above 1 is the same as L above B within the throughput pass; ``by_workload`` has the
-    accept length of each workload with at least two prompts.
+    accept length of each workload with at least two prompts; without ``timed`` no time could be trusted.
     """
 
     accept_length: Estimate
@@ -30,11 +30,16 @@ class Evidence:
     headroom: Estimate | None = None
     break_even: BreakEven | None = None
     by_workload: Mapping[str, Estimate] = field(default_factory=dict)
+    timed: bool = True
 
     @property
     def few_prompts(self) -> bool:
         """Tell whether there are too few prompts for any verdict that is not plain without an interval."""
         return self.accept_length.n < MIN_PROMPTS
+
+    def without_times(self) -> "Evidence":
+        """Return what is left if nothing timed can be trusted: what the target accepts depends on no clock."""
+        return replace(self, tok_per_s=None, speedup=None, headroom=None, break_even=None, timed=False)
 
 
 def evidence(

@@ -22,7 +22,7 @@ def reasons(seen: Evidence, gate: Gate, verdict: Verdict, candidates: Sequence[V
     """Yield what decided, the verdict's own reason first."""
     if "uncorrelated" in candidates:
         yield _margin(seen)
-    if verdict != "uncorrelated":
+    if verdict != "uncorrelated" and seen.timed:
         yield from _payment(seen, gate)
     if verdict == "undecided" and seen.few_prompts:
         yield (
@@ -38,6 +38,8 @@ def reasons(seen: Evidence, gate: Gate, verdict: Verdict, candidates: Sequence[V
 def next_steps(seen: Evidence, verdict: Verdict, more: int | None) -> Iterator[str]:
     """Yield what to do next, the first thing first."""
     if verdict == "undecided":
+        if not seen.timed:
+            return
         if seen.speedup is None:
             yield "give a baseline: --specprobe-baseline boot, stored, or a number in tok/s"
         elif more is not None:

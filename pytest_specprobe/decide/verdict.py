@@ -18,7 +18,7 @@ from pytest_specprobe.measure.records import Estimate
 from pytest_specprobe.profiles import Gate, Verdict
 
 __all__ = ["Decision", "Evidence", "decide", "evidence", "possible"]
-_MEASUREMENT = "measure."
+_MEASUREMENT, _CROWDED = "measure.", "measure.crowded-machine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +57,10 @@ def decide(seen: Evidence | None, *, gate: Gate, findings: Iterable[Finding] = (
     :param seen: None if the acceptance pass did not run.
     :param gate: the profile's thresholds.
     :param findings: every check that ran. A failing error whose id starts with ``measure.`` makes the measurement
-        invalid (no verdict, gate ``error``); any other failing error makes the drafter ``broken``.
+        invalid (no verdict, gate ``error``); any other failing error makes the drafter ``broken``. On a crowded
+        machine (``measure.crowded-machine``) nothing timed counts.
     """
+    findings = tuple(findings)
     wrong = failed(findings)
     faults = [f for f in wrong if not f.id.startswith(_MEASUREMENT)]
     if faults:
@@ -70,6 +72,9 @@ def decide(seen: Evidence | None, *, gate: Gate, findings: Iterable[Finding] = (
         return Decision(verdict=None, gate="error", reasons=invalid, next=_fix(wrong))
     if seen is None:
         return Decision(verdict=None, gate=None, reasons=("acceptance was not measured",))
+    crowded = tuple(f for f in failed(findings, severity="warning") if f.id == _CROWDED)
+    if crowded:
+        seen = seen.without_times()
     candidates = possible(seen, min_headroom=gate.min_headroom)
     settled = len(candidates) == 1 and (candidates == ("uncorrelated",) or not seen.few_prompts)
     verdict: Verdict = candidates[0] if settled else "undecided"
@@ -80,8 +85,8 @@ def decide(seen: Evidence | None, *, gate: Gate, findings: Iterable[Finding] = (
         candidates=candidates,
         gate=worst(check.result for check in checks),
         gate_checks=checks,
-        reasons=tuple(reasons(seen, gate, verdict, candidates)),
-        next=tuple(next_steps(seen, verdict, more)),
+        reasons=(*_why(crowded[:1]), *reasons(seen, gate, verdict, candidates)),
+        next=(*_fix(crowded), *next_steps(seen, verdict, more)),
         more_prompts=more,
     )
 

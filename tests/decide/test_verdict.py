@@ -74,6 +74,25 @@ def test_warnings_decide_nothing() -> None:
     assert decide(seen(), gate=GATE, findings=found).verdict == "finetune"
 
 
+def test_on_a_crowded_machine_no_time_decides() -> None:
+    """A speedup of 0.74 [0.52, 0.97] was once measured there of a pair whose speedup is 1.01."""
+    crowd = finding("measure.crowded-machine", "warning")
+    got = decide(seen(), gate=GATE, findings=[crowd])
+    assert got.verdict == "undecided"
+    assert got.candidates == ("profitable", "verify-bound", "finetune")
+    assert got.gate == "inconclusive"
+    assert got.reasons[0].startswith("measure.crowded-machine (engine): saw x")
+    assert got.next == ("Do z.",)
+    assert not any("speedup" in reason or "baseline" in reason for reason in got.reasons)
+    asked = decide(seen(speedup=e(2.0)), gate=Gate(min_speedup=1.1), findings=[crowd])
+    assert results(asked)["min_speedup"] == "inconclusive"
+
+
+def test_a_crowd_does_not_hide_a_blind_drafter() -> None:
+    got = decide(seen(margin=e(-0.1)), gate=GATE, findings=[finding("measure.crowded-machine", "warning")])
+    assert (got.verdict, got.gate) == ("uncorrelated", "fail")
+
+
 def test_nothing_measured() -> None:
     got = decide(None, gate=GATE)
     assert (got.verdict, got.gate) == (None, None)
