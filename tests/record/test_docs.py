@@ -46,6 +46,7 @@ RUN_BY = {
     "pytest --specprobe-drafter=my_drafter": "tests/job/test_main_job.py",
     "pytest --specprobe-drafter=my_drafter --specprobe-sweep 2/1/3,4/1/5": "proofs/test_sweep.py",
     "SPECPROBE_PROOF_TABLES=tables pytest proofs/test_planted_faults.py": "proofs/test_planted_faults.py",
+    "SPECPROBE_FAULT_TABLE=table.md pytest proofs/test_fault_matrix.py": "proofs/test_fault_matrix.py",
     "SPECPROBE_PROOF_TABLES=tables pytest proofs/test_beside_sglang.py": "proofs/test_beside_sglang.py",
     "python -m benchmarks.beside_sglang --server http://127.0.0.1:30000 --log server.log": (
         "proofs/test_beside_sglang.py"
