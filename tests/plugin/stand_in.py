@@ -66,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer({})
 
     def generate(self, prompt: list[int], asked: dict[str, Any]) -> None:
-        chance = random.Random(bytes(prompt))  # noqa: S311 - texts, not secrets
+        chance = random.Random(repr(prompt))  # noqa: S311 - texts, not secrets
         text = [chance.randrange(1000) for _ in range(4096)]
         drafts = [min(int(chance.expovariate(0.4)), 2) for _ in range(4096)]
         total = asked["max_new_tokens"] if asked["ignore_eos"] else min(16 + prompt[-1] % 8, asked["max_new_tokens"])
