@@ -23,6 +23,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
+@pytest.fixture(autouse=True)
+def _stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The probe does not see this tool's record of the server, or it would know it for one of its own."""
+    monkeypatch.setenv("SPECPROBE_STATE_DIR", str(tmp_path / "state"))
+
+
 def key_of(server: Server) -> str:
     """Return the random key that the owner of this server knows."""
     return "".join(server.client._secrets)
