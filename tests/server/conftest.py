@@ -144,7 +144,8 @@ class Booted(NamedTuple):
     progress: tuple[BootProgress, ...]
 
 
-@pytest.fixture(scope="session")
+# Of a module: a server that runs on would be in the way of tests that look for leftovers.
+@pytest.fixture(scope="module")
 def booted(tiny_spec: ServerSpec, tmp_path_factory: pytest.TempPathFactory, needs_sglang: None) -> Iterator[Booted]:
     """Real SGLang with the tiny pair, booted once; one variable that would forge the measurement is in the way."""
     seen: list[BootProgress] = []
