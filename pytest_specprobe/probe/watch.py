@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pytest_specprobe.errors import MeasurementError, ServerError
 from pytest_specprobe.measure.traffic import Counting, Prefilled
 from pytest_specprobe.server.boot import Server
 
@@ -20,10 +21,25 @@ class Watch:
 
     @contextmanager
     def over(self, server: Server, what: str) -> Iterator[Counting]:
-        """Give a client for one pass on a server; a pass that fails is not counted."""
-        before = server.client.prefilled_tokens()
+        """Give a client for one pass on a server; a pass that fails is not counted.
+
+        :raises MeasurementError: if the server does not answer before or after the pass, as for one of its requests.
+        """
+        before = _prefilled(server)
         client = Counting(server.client)
         yield client
-        after = server.client.prefilled_tokens()
+        after = _prefilled(server)
         counted = None if before is None or after is None else after - before
         self._passes.append(Prefilled(what, client.tokens, counted))
+
+
+def _prefilled(server: Server) -> int | None:
+    try:
+        return server.client.prefilled_tokens()
+    except ServerError as error:
+        raise MeasurementError(
+            f"the server could not be asked about the pass: {error.what}",
+            culprit=error.culprit,
+            fix=error.fix,
+            detail=error.detail,
+        ) from error

@@ -1,7 +1,7 @@
 """What a server child needs so that one boot can serve several step counts, one at a time.
 
 Stock SGLang prebuilds one state per candidate (``--speculative-adaptive``); the overlay's plug-in, on the *child's*
-``PYTHONPATH`` only, chooses between them. Any device; by reading, SGLang 0.5.14 to 0.5.23 have the names it needs
+``PYTHONPATH`` only, chooses between them. Any device; by reading, SGLang 0.5.14, 0.5.17 and 0.5.23 have the names
 (0.5.12 has not). Where they are missing the plug-in stays off and the server refuses a pin: ask, never assume.
 """
 

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 KEY = "speculative_num_steps"
 _PARAMS = "sglang.srt.speculative.adaptive_spec_params.AdaptiveSpeculativeParams"
-# SGLang 0.5.14 to 0.5.23 have all of these; 0.5.12 chooses steps elsewhere.
+# SGLang 0.5.14, 0.5.17 and 0.5.23 have all of these; 0.5.12 chooses steps elsewhere.
 _SET_STATE = "sglang.srt.managers.scheduler.Scheduler.set_internal_state"
 _CHOOSE = f"{_PARAMS}.get_steps_for_batch"
 _LEARN = f"{_PARAMS}.on_verify_complete"
