@@ -67,7 +67,7 @@ class Seat:
     def take(self) -> bool:
         """Get ready for a turn: the setting current, the cache empty; tell whether it must be warmed up again."""
         cold = self.switch is not None and self.switch()
-        self.client.flush()
+        _flush(self.client)
         return cold
 
 
@@ -94,7 +94,7 @@ def acceptance_pass(
 
     :raises MeasurementError: if a request fails; it names the prompt.
     """
-    client.flush()
+    _flush(client)
     meter = _Meter(len(prompts), progress)
     jobs = [
         _Job(client, prompt, max_new_tokens=max_new_tokens, ignore_eos=False, temperature=temperature)
@@ -199,7 +199,7 @@ def alternate(
         for name in seats if forward else reversed(list(seats)):
             if seats[name].take():
                 warm_up(seats[name])
-                seats[name].client.flush()
+                _flush(seats[name].client)
             start = time.perf_counter()
             kept[name] += _run(_fixed(seats[name].client, part, lengths), concurrency=concurrency, meter=meter)
             walls[name] += time.perf_counter() - start
@@ -232,12 +232,7 @@ class _Job:
                 temperature=self.temperature,
             )
         except SpecprobeError as error:
-            raise MeasurementError(
-                f"request {self.prompt.id} failed: {error.what}",
-                culprit=error.culprit,
-                fix=error.fix,
-                detail=error.detail,
-            ) from error
+            raise _invalid(f"request {self.prompt.id} failed", error) from error
 
 
 class _Meter:
@@ -268,6 +263,18 @@ class _Meter:
                     left_s=elapsed / self._done * (self._total - self._done),
                 )
             )
+
+
+def _flush(client: Client) -> None:
+    """Empty the cache; a server that does not answer here fails the pass as it would in a request of it."""
+    try:
+        client.flush()
+    except SpecprobeError as error:
+        raise _invalid("the prefix cache was not emptied", error) from error
+
+
+def _invalid(what: str, error: SpecprobeError) -> MeasurementError:
+    return MeasurementError(f"{what}: {error.what}", culprit=error.culprit, fix=error.fix, detail=error.detail)
 
 
 def _fixed(client: Client, prompts: Sequence[Prompt], lengths: Mapping[str, int]) -> list[_Job]:

@@ -128,6 +128,20 @@ def test_a_failed_request_names_its_prompt_and_ends_the_pass(make: Make, concurr
     assert caught.value.detail == "last line"
 
 
+def test_a_server_that_hangs_at_a_flush_fails_the_pass(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Recorder("A", make, [])
+
+    def hang() -> None:
+        raise ServerError("/flush_cache: no answer in time", culprit="machine", fix="read the log")
+
+    monkeypatch.setattr(client, "flush", hang)
+    with pytest.raises(MeasurementError, match="no answer in time") as caught:
+        acceptance_pass(client, PROMPTS, max_new_tokens=4)
+    assert caught.value.culprit == "machine"
+    with pytest.raises(MeasurementError, match="no answer in time"):
+        throughput_pass(client, None, PROMPTS, new_tokens=4)
+
+
 def test_natural_lengths_are_each_prompts_own(make: Make) -> None:
     lengths = natural_lengths([make("a", [1] * 20, depth=1), make("b", [0], depth=1)])
     assert lengths == {"a": 41, "b": 16}
