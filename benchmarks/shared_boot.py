@@ -96,7 +96,9 @@ def main() -> None:
 
         def up(k: int, candidates: tuple[int, ...] = ()) -> OwnedServer:
             log = folder / f"{'shared' if candidates else k}.log"
-            return stack.enter_context(boot(_spec(drafter, k, candidates), log_path=log, timeout_s=_BOOT_S))
+            return stack.enter_context(
+                boot(chain_spec(drafter, k, candidates=candidates), log_path=log, timeout_s=_BOOT_S)
+            )
 
         shared = up(compared[0], tuple(steps))
         pinned = PinnedSteps(shared.client, steps=compared[0])
@@ -116,7 +118,8 @@ def main() -> None:
         args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
-def _spec(drafter: Path, k: int, candidates: tuple[int, ...]) -> ServerSpec:
+def chain_spec(drafter: Path, k: int, *, candidates: tuple[int, ...] = (), **env: str) -> ServerSpec:
+    """Return the mini pair's server with a chain of ``k`` steps, which may be pinned to ``candidates``."""
     return ServerSpec(
         model=str(FIXTURES / "mini_k25"),
         drafter=drafter,
@@ -124,6 +127,7 @@ def _spec(drafter: Path, k: int, candidates: tuple[int, ...]) -> ServerSpec:
         device="cpu",
         mla=True,
         candidates=candidates,
+        env=tuple(env.items()),
     )
 
 

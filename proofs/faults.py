@@ -41,6 +41,8 @@ QUIET_S = 20.0
 class Fault:
     """One row: what goes wrong in which phase, and what must be seen of it.
 
+    ``or_exit_code`` will do as well as ``exit_code``.
+
     ``says`` is a pattern of the output, ``verdict`` the only one that may be given beside ``broken``. ``named`` is
     False where the run itself was ended, so that it could not name anybody; the culprit is then whoever ended it.
     ``hook`` is code that runs after staging and before the boot, ``early`` code of the run's conftest.py; ``strike``
@@ -52,6 +54,7 @@ class Fault:
     on: Where
     exit_code: int
     culprit: Culprit
+    or_exit_code: int | None = None
     says: str = ""
     named: bool = True
     verdict: str | None = None
@@ -156,9 +159,7 @@ class Run:
 
     def _wrong(self, code: int) -> list[str]:
         fault, output, wrong = self.fault, self.output, []
-        # A second Ctrl-C may find pytest itself at the words for the first one; Python then dies of it.
-        twice = fault.name == "Ctrl-C twice" and code == -signal.SIGINT
-        if code != fault.exit_code and not twice:
+        if code not in {fault.exit_code, fault.or_exit_code}:
             wrong.append(f"exit code {code}, not {fault.exit_code}")
         if fault.named and f"culprit: {fault.culprit}" not in output:
             wrong.append(f"culprit {fault.culprit} is not named")

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.shared_boot import chain_spec
 from pytest_specprobe.measure.records import Generation, Prompt
 from pytest_specprobe.measure.workloads import load_workload
-from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.server.boot import boot
 from pytest_specprobe.server.client import Client
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.pinned import NotPinned, PinnedSteps
-from pytest_specprobe.server.spec import ServerSpec
 from pytest_specprobe.staging import stage
 from tests.job.jobs import Job, run_job
 
@@ -22,18 +21,6 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 STEPS = (1, 2, 3, 5)
 TOKENS = 48
 BOOT_S = 400.0
-
-
-def spec(drafter: Path, steps: int, *, candidates: tuple[int, ...] = (), **env: str) -> ServerSpec:
-    return ServerSpec(
-        model=str(FIXTURES / "mini_k25"),
-        drafter=drafter,
-        speculation=Speculation(num_steps=steps, eagle_topk=1, num_draft_tokens=steps + 1),
-        device="cpu",
-        mla=True,
-        candidates=candidates,
-        env=tuple(env.items()),
-    )
 
 
 def answers(client: Client) -> list[Generation]:
@@ -60,7 +47,7 @@ def drafter(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shared(drafter: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnedServer]:
     """One boot that holds all step counts; it starts on 2."""
     log = tmp_path_factory.mktemp("shared") / "server.log"
-    with boot(spec(drafter, 2, candidates=STEPS), log_path=log, timeout_s=BOOT_S) as server:
+    with boot(chain_spec(drafter, 2, candidates=STEPS), log_path=log, timeout_s=BOOT_S) as server:
         yield server
 
 
@@ -81,7 +68,7 @@ def pinned(shared: OwnedServer) -> Mapping[int, list[Generation]]:
 def test_a_pinned_step_count_counts_and_writes_as_a_boot_of_its_own(
     drafter: Path, pinned: Mapping[int, list[Generation]], steps: int, tmp_path: Path
 ) -> None:
-    with boot(spec(drafter, steps), log_path=tmp_path / "server.log", timeout_s=BOOT_S) as server:
+    with boot(chain_spec(drafter, steps), log_path=tmp_path / "server.log", timeout_s=BOOT_S) as server:
         alone = answers(server.client)
     assert counted(pinned[steps]) == counted(alone)
     assert max(len(g.histogram or ()) for g in alone) <= steps + 1
@@ -110,7 +97,7 @@ def test_what_was_not_prebuilt_is_refused_and_nothing_moves(shared: OwnedServer,
 
 def test_a_plug_in_that_was_not_loaded_is_found_out_by_the_first_pin(drafter: Path, tmp_path: Path) -> None:
     """The server is up, adaptive and healthy; only the plug-in is not there."""
-    alone = spec(drafter, 2, candidates=(1, 2), SGLANG_PLUGINS="specprobe_cpu")
+    alone = chain_spec(drafter, 2, candidates=(1, 2), SGLANG_PLUGINS="specprobe_cpu")
     with boot(alone, log_path=tmp_path / "server.log", timeout_s=BOOT_S) as server:
         assert server.client.server_info().effective()["speculative_adaptive"] is True
         with pytest.raises(NotPinned, match="refuses to be pinned to 1 steps"):

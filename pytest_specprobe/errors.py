@@ -18,7 +18,7 @@
 An error names what happened, who is at fault (``culprit``) and what to do next (``fix``).
 """
 
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 Culprit = Literal[
     "drafter-file", "drafter-config", "launch-flags", "engine", "target", "workload", "machine", "harness"
@@ -92,6 +92,11 @@ class CheckFailed(SpecprobeError):
 
 class MeasurementError(SpecprobeError):
     """A number cannot be trusted: the measurement is invalid, never smaller."""
+
+    @classmethod
+    def because(cls, what: str, error: SpecprobeError) -> Self:
+        """Return the error of a pass that another error ended, with that one's culprit, fix and detail."""
+        return cls(f"{what}: {error.what}", culprit=error.culprit, fix=error.fix, detail=error.detail)
 
 
 class GateFailed(SpecprobeError):

@@ -232,7 +232,7 @@ class _Job:
                 temperature=self.temperature,
             )
         except SpecprobeError as error:
-            raise _invalid(f"request {self.prompt.id} failed", error) from error
+            raise MeasurementError.because(f"request {self.prompt.id} failed", error) from error
 
 
 class _Meter:
@@ -270,11 +270,7 @@ def _flush(client: Client) -> None:
     try:
         client.flush()
     except SpecprobeError as error:
-        raise _invalid("the prefix cache was not emptied", error) from error
-
-
-def _invalid(what: str, error: SpecprobeError) -> MeasurementError:
-    return MeasurementError(f"{what}: {error.what}", culprit=error.culprit, fix=error.fix, detail=error.detail)
+        raise MeasurementError.because("the prefix cache was not emptied", error) from error
 
 
 def _fixed(client: Client, prompts: Sequence[Prompt], lengths: Mapping[str, int]) -> list[_Job]:

@@ -37,9 +37,4 @@ def _prefilled(server: Server) -> int | None:
     try:
         return server.client.prefilled_tokens()
     except ServerError as error:
-        raise MeasurementError(
-            f"the server could not be asked about the pass: {error.what}",
-            culprit=error.culprit,
-            fix=error.fix,
-            detail=error.detail,
-        ) from error
+        raise MeasurementError.because("the server could not be asked about the pass", error) from error

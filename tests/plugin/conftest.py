@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 # pytester forgets what an inner run in this process was the first to import, and numpy cannot be imported twice.
-import numpy as np  # noqa: F401
+import numpy as np  # noqa: F401 - imported for good, not for use
 import pytest
 
 from tests.plugin.stand_in import Handler, Plain, serving
