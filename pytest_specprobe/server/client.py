@@ -249,7 +249,9 @@ class Client(Closing):
 
     def _events(self, response: httpx.Response) -> Iterator[bytes]:
         """Yield the data of each server-sent event; the stream must end with ``[DONE]``."""
-        waiting, total = b"", 0
+        waiting, total, done = b"", 0, False
+        # Read to its very end: an answer left early is put away by the finalizers of generators, and a Ctrl-C
+        # that arrives inside a finalizer is lost.
         for piece in response.iter_raw():
             total += len(piece)
             self._guard(response, total, _STREAM_LIMIT)
@@ -257,11 +259,11 @@ class Client(Closing):
             self._guard(response, len(waiting), _CHUNK_LIMIT)
             for line in lines:
                 data = line.removeprefix(b"data:").strip() if line.startswith(b"data:") else b""
-                if data == b"[DONE]":
-                    return
-                if data:
+                done = done or data == b"[DONE]"
+                if data and not done:
                     yield data
-        raise self._lost("/generate", "the answer ended early")
+        if not done:
+            raise self._lost("/generate", "the answer ended early")
 
     def _guard(self, response: httpx.Response, size: int, limit: int) -> None:
         if size > limit:

@@ -33,6 +33,8 @@ def transport() -> httpx.HTTPTransport:
     pool = httpcore.ConnectionPool(
         ssl_context=httpx.create_ssl_context(trust_env=False),
         max_connections=None,
+        # A kept connection may be closed by the server as the next request goes out, which would fail a pass.
+        max_keepalive_connections=0,
         network_backend=_Backend(),
     )
     # httpx offers no public way to hand its transport a network backend, httpcore does.

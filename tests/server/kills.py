@@ -120,7 +120,11 @@ def run(row: Row, root: Path, *, spec: dict[str, Any] | None = None) -> Outcome:
             code = process.wait(timeout=ALONE_S if row.how in ALONE else DEADLINE_S)
             left = []
         except subprocess.TimeoutExpired:
-            code, left = -999, ["pytest itself"]
+            # pytest's faulthandler then writes where every thread is
+            process.send_signal(signal.SIGABRT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=5)
+            code, left = -999, [f"pytest itself: {(root / 'pytest.log').read_text()[-3000:]}"]
     finally:
         if process.poll() is None:
             process.kill()

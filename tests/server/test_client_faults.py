@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from httpcore._sync import connection_pool as httpcore_pool
 
 from pytest_specprobe.errors import MeasurementError, ServerError, SpecprobeError
 from pytest_specprobe.measure.records import Generation, Prompt
@@ -51,6 +52,24 @@ def test_no_speculation_fields_at_all_is_no_speculation(fake_spec: MakeSpec, tmp
     with serving(fake_spec(generate=["no-rounds"]), tmp_path) as server:
         done = generate(server)
     assert (done.rounds, done.accepted, done.histogram, done.sglang_accept_length) == (None, None, None, None)
+
+
+def test_a_ctrl_c_as_an_answer_is_put_away_is_not_lost(
+    fake_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = httpcore_pool.PoolByteStream.close
+    hits = []
+
+    def close(self: httpcore_pool.PoolByteStream) -> None:
+        real(self)
+        hits.append(self)
+        if len(hits) == 1:
+            raise KeyboardInterrupt
+
+    with serving(fake_spec(), tmp_path) as server, monkeypatch.context() as patch:
+        patch.setattr(httpcore_pool.PoolByteStream, "close", close)
+        with pytest.raises(KeyboardInterrupt):
+            generate(server)
 
 
 INVALID = {

@@ -1,6 +1,7 @@
 """``/server_info`` as real servers answer it, and the proofs: each fault fails exactly its own."""
 
 import copy
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -186,3 +187,42 @@ def test_a_server_to_be_pinned_must_really_be_adaptive() -> None:
     assert failing(proofs(spec=pinned, info=answer(speculative_adaptive=False))) == ["proof.adaptive"]
     effective = answer(speculative_adaptive=True, internal_states=[{"speculative_adaptive": False}])
     assert failing(proofs(spec=pinned, info=effective)) == ["proof.adaptive"]
+
+
+ANSWERS = Path(__file__).with_name("answers")
+OF_CUDA = ServerSpec(
+    model="smol", drafter=Path("drafter"), speculation=Speculation(num_steps=4, eagle_topk=1, num_draft_tokens=5)
+)
+
+
+def of_cuda(name: str) -> dict[str, Any]:
+    """The whole ``/server_info`` of SGLang 0.5.17 on an H200, CUDA graphs on, as it was answered."""
+    found: dict[str, Any] = json.loads((ANSWERS / f"sglang-0.5.17-h200-{name}.json").read_text())
+    return found
+
+
+def test_the_answer_of_a_cuda_server_proves_what_it_was_booted_as() -> None:
+    assert failing(proofs(spec=OF_CUDA, info=of_cuda("eagle3"))) == []
+    assert failing(proofs(spec=replace(OF_CUDA, speculation=SPEC.speculation), info=of_cuda("eagle3"))) == [
+        "proof.settings"
+    ]
+    plain = canary(rounds=None, accepted=None, histogram=None)
+    baseline = ServerSpec(model="smol")
+    assert failing(proofs(spec=baseline, info=of_cuda("baseline"), done=plain)) == []
+    assert failing(proofs(spec=OF_CUDA, info=of_cuda("baseline"), done=plain)) == ["proof.algorithm"]
+    assert failing(proofs(spec=baseline, info=of_cuda("eagle3"))) == ["proof.baseline-speculates"]
+
+
+def test_the_answer_of_a_cuda_server_holds_what_is_read_of_it() -> None:
+    info, plain = ServerInfo.parse(of_cuda("eagle3")), ServerInfo.parse(of_cuda("baseline"))
+    assert (info.version, info.model_path, info.draft_model_path) == ("0.5.17", "smol", "drafter")
+    assert (info.algorithm, plain.algorithm) == ("EAGLE3", None)
+    assert info.server_accept_length is not None
+    assert info.server_accept_length > 1
+    assert info.decode_log_interval == 40
+    assert {"device", "dtype", "mem_fraction_static"} <= info.effective().keys()
+    # SGLang itself caps the batch of a server that speculates, and with it the shapes of its CUDA graphs
+    assert {key.rpartition(".")[2] for key in differences(plain, info)} == {
+        "bs", "effective_max_running_requests_per_dp", "max_running_requests", "max_total_num_tokens",
+        "pp_max_micro_batch_size",
+    }  # fmt: skip
