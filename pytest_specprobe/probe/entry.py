@@ -110,7 +110,7 @@ def _server(run: ProbeRun) -> dict[str, Any] | None:
     server: Server | None = run.servers.drafter
     if server is None:
         return None
-    info = run.servers.peek_info()
+    info = run.servers.proofs.info
     return {
         "version": info and info.version,
         "torch": run.servers.torch(),
@@ -119,7 +119,7 @@ def _server(run: ProbeRun) -> dict[str, Any] | None:
         "device": run.servers.device,
         "flags": info and dict(info.settings),
         "scrubbed": list(server.scrubbed),
-        "baseline_differences": run.servers.baseline_differences(),
+        "baseline_differences": run.servers.proofs.differences(),
     }
 
 

@@ -1,7 +1,6 @@
 """One drafter's probe: what was measured, checked and decided. Every step runs when first asked for, once."""
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,21 +10,18 @@ from pytest_specprobe.decide.verdict import Decision, decide
 from pytest_specprobe.errors import MeasurementError, SpecprobeError
 from pytest_specprobe.findings import Finding, require
 from pytest_specprobe.measure.acceptance import Acceptance, measure_acceptance
-from pytest_specprobe.measure.apart import check_apart
 from pytest_specprobe.measure.curve import Curve, curve
 from pytest_specprobe.measure.losslessness import questions
 from pytest_specprobe.measure.passes import (
     ThroughputRuns,
     acceptance_pass,
-    apart_pass,
     natural_lengths,
-    throughput_pass,
 )
 from pytest_specprobe.measure.records import Generation
 from pytest_specprobe.measure.sampled import Sampled, check_sampled, measure_sampled
 from pytest_specprobe.measure.sweep import Sweep
 from pytest_specprobe.measure.texts import check_texts, dropped_prompts
-from pytest_specprobe.measure.throughput import BaselineSource, Throughput, measure_throughput
+from pytest_specprobe.measure.throughput import Throughput
 from pytest_specprobe.measure.validity import invalid
 from pytest_specprobe.probe.asking import ask_target, read_texts
 from pytest_specprobe.probe.boots import BaselinePool
@@ -34,14 +30,14 @@ from pytest_specprobe.probe.files import Checked, ProbeFiles
 from pytest_specprobe.probe.measured import Measured
 from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.phases import PhaseLog, narrator
-from pytest_specprobe.probe.servers import CANARY_TOKENS, Baseline, ProbeServers
+from pytest_specprobe.probe.servers import CANARY_TOKENS, ProbeServers
 from pytest_specprobe.probe.sweep import SweepPlan, SweepRun
+from pytest_specprobe.probe.timing import Timing
 from pytest_specprobe.probe.watch import Watch
 from pytest_specprobe.profiles import Profile, Speculation
 from pytest_specprobe.server.boot import Server
 from pytest_specprobe.server.gpu_hold import GpuHold
 from pytest_specprobe.server.info import ServerInfo
-from pytest_specprobe.server.load import CpuTime, check_load
 from pytest_specprobe.settings import Settings
 from pytest_specprobe.staging import context_length
 
@@ -98,6 +94,7 @@ class ProbeRun:
             phases=phases,
             once=self._once,
         )
+        self._timing = Timing(self.servers, phases=phases, watch=self._watch)
 
     def acceptance(self) -> Acceptance:
         """Measure what the target accepts, on the drafter's server and on its blind control.
@@ -126,9 +123,9 @@ class ProbeRun:
     def _texts(self) -> tuple[Generation, ...]:
         server = self.servers.server()
         texts = self._accept(server, what="drafter")
-        self.servers.prove_again()
+        total = self.servers.prove_again()
         # the pass began with a flush, which also resets the server's own totals
-        self._once.get("server total", server.client.server_info)
+        self._once.get("server total", lambda: total)
         self._once.get("readings", lambda: read_texts(server.client, self.servers.prompts(), texts))
         return texts
 
@@ -187,68 +184,11 @@ class ProbeRun:
         server = self.servers.baseline().server or self.servers.server()
         asked = questions(runs.drafter, runs.baseline, self.servers.prompts())
         self._once.get("best", lambda: ask_target(server.client, asked))
-        self.servers.keep_baseline(throughput)
+        self.servers.baselines.keep(throughput)
         return runs, throughput
 
     def _speed(self, streams: int) -> tuple[ThroughputRuns, Throughput]:
-        base, server = self.servers.baseline(), self.servers.server()
-        own = self._once.get("texts", self._texts)
-        what = "throughput" if streams == 1 else f"throughput, {streams} streams"
-        if base.apart:
-            runs = self._apart(streams, own)
-            self.servers.prove_again()
-            return runs, self._rates(runs, base, own, streams=streams)
-        if base.server is not None:
-            what += ", interleaved with the baseline"
-        with self.phases.phase("probe", what) as say, ExitStack() as watches:
-            client = watches.enter_context(self._watch.over(server, "drafter"))
-            plain = None
-            if base.server is not None:
-                plain = watches.enter_context(self._watch.over(base.server, "baseline"))
-            pids = [s.pid for s in (server, base.server) if s is not None and s.pid is not None]
-            before = CpuTime.now(pids)
-            runs = throughput_pass(
-                client,
-                plain,
-                self.servers.prompts(),
-                new_tokens=natural_lengths(own),
-                repeats=1,
-                concurrency=streams,
-                progress=narrator(what, say),
-            )
-        if server.vouched and server.device == "cpu":
-            self._load.append(check_load(before, CpuTime.now(pids)))
-        self.servers.prove_again()
-        return runs, self._rates(runs, base, own, streams=streams)
-
-    def _apart(self, streams: int, own: Sequence[Generation]) -> ThroughputRuns:
-        """Measure two servers that are never up together; the boots between the turns are phases of their own."""
-        drafter, baseline = self.servers.relay().seats()
-        what = f"throughput, {streams} stream{'s' * (streams > 1)}, in turn with the baseline"
-        with self.phases.phase("probe", what) as say:
-            runs = apart_pass(
-                drafter,
-                baseline,
-                self.servers.prompts(),
-                new_tokens=natural_lengths(own),
-                concurrency=streams,
-                progress=narrator(what, say),
-            )
-        self._load.append(check_apart(runs.drafter))
-        return runs
-
-    @staticmethod
-    def _rates(runs: ThroughputRuns, base: Baseline, own: Sequence[Generation], *, streams: int) -> Throughput:
-        booted: BaselineSource = "boot" if base.server and base.server.owned else "attached"
-        return measure_throughput(
-            runs.drafter,
-            baseline=runs.baseline or base.known,
-            baseline_source="alternating" if base.apart else booted,
-            dropped=dropped_prompts(own),
-            concurrency=streams,
-            wall_s=runs.drafter_wall_s,
-            baseline_wall_s=runs.baseline_wall_s,
-        )
+        return self._timing.measure(self._once.get("texts", self._texts), streams=streams)
 
     def curve(self) -> Curve | None:
         """Measure the decode rate at every concurrency asked for; None if only one was."""
@@ -299,8 +239,8 @@ class ProbeRun:
             runs=None if speed is None else speed[0],
             throughput=None if speed is None else speed[1],
             best=peek("best") or {},
-            exact=self.servers.exact,
-            exact_alone=self.servers.exact_alone,
+            exact=self.servers.proofs.exact,
+            exact_alone=self.servers.proofs.exact_alone,
             known=self.servers.known_baseline,
             curve=peek("curve"),
             sampled=peek("sampled"),
@@ -320,8 +260,9 @@ class ProbeRun:
         measured, gate = self.measured(), self.profile.drafter.gate
         findings = (
             *(checked.findings if checked else ()),
-            *self.servers.proof(),
+            *self.servers.proofs.all(),
             *measured.validity(),
+            *self._timing.load,
             *self._load,
         )
         decision = decide(measured.evidence(p_reach=gate.p_reach), gate=gate, findings=findings)

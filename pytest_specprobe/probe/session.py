@@ -135,7 +135,7 @@ class ProbeSession:
     def machine_info(self) -> dict[str, Any]:
         """Return what a stored benchmark says beside pytest-benchmark's own: GPUs, driver, SGLang and torch."""
         found = gpus()
-        infos = {name: run.servers.peek_info() for name, run in self._runs.items()}
+        infos = {name: run.servers.proofs.info for name, run in self._runs.items()}
         return {
             "gpus": [f"{gpu.name}, {gpu.memory_mib} MiB" for gpu in found],
             "gpu_driver": found[0].driver if found else None,

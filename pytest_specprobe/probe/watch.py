@@ -1,11 +1,14 @@
 """Holds what a pass sends against what its server counts, so that someone else's requests are seen."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from pytest_specprobe.errors import MeasurementError, ServerError
 from pytest_specprobe.measure.traffic import Counting, Prefilled
 from pytest_specprobe.server.boot import Server
+
+T = TypeVar("T")
 
 
 class Watch:
@@ -23,18 +26,22 @@ class Watch:
     def over(self, server: Server, what: str) -> Iterator[Counting]:
         """Give a client for one pass on a server; a pass that fails is not counted.
 
-        :raises MeasurementError: if the server does not answer before or after the pass, as for one of its requests.
+        :raises MeasurementError: if the server does not answer before or after the pass.
         """
-        before = _prefilled(server)
+        before = about_a_pass(server.client.prefilled_tokens)
         client = Counting(server.client)
         yield client
-        after = _prefilled(server)
+        after = about_a_pass(server.client.prefilled_tokens)
         counted = None if before is None or after is None else after - before
         self._passes.append(Prefilled(what, client.tokens, counted))
 
 
-def _prefilled(server: Server) -> int | None:
+def about_a_pass(ask: Callable[[], T]) -> T:
+    """Return the server's answer to a question about a pass.
+
+    :raises MeasurementError: if it does not answer, as for one of the pass's own requests.
+    """
     try:
-        return server.client.prefilled_tokens()
+        return ask()
     except ServerError as error:
         raise MeasurementError.because("the server could not be asked about the pass", error) from error

@@ -8,4 +8,4 @@ from pytest_specprobe.server.boot import Server
 def test_boot(specprobe_run: ProbeRun, specprobe_server: Server) -> None:
     """The server is up, and ``/server_info``, its log and a canary request prove what it runs."""
     assert specprobe_server.alive(), specprobe_server.log_tail()
-    require(specprobe_run.servers.proof())
+    require(specprobe_run.servers.proofs.all())

@@ -10,8 +10,8 @@ import pytest
 from pytest_specprobe.errors import BootError, CheckFailed, MeasurementError
 from pytest_specprobe.measure.passes import ThroughputRuns
 from pytest_specprobe.measure.records import Generation, Prompt
+from pytest_specprobe.probe.baselines import Baseline
 from pytest_specprobe.probe.phases import PhaseLog
-from pytest_specprobe.probe.servers import Baseline
 from pytest_specprobe.probe.sweep import SweepPlan, SweepRun
 from pytest_specprobe.profiles import Speculation
 from tests.measure.conftest import plain_of, request_of
