@@ -24,6 +24,11 @@ from fixtures.build.corpus import build_corpus
 from pytest_specprobe.record.text import interval
 
 _ACCEPTANCE = ("specprobe/test_boot.py", "specprobe/test_acceptance.py")
+# what --json keeps of an entry: how the server was booted and checked is the same four times
+_KEPT = (
+    "name", "target", "verdict", "candidates", "reasons", "speculation", "digests", "workload", "acceptance",
+    "throughput", "break_even", "losslessness",
+)  # fmt: skip
 
 
 def probe(folder: Path, drafter: str, *args: str) -> dict[str, Any]:
@@ -57,6 +62,11 @@ def agree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def allowed(entry: Mapping[str, Any]) -> set[str]:
     """Return the verdicts that an entry leaves open."""
     return {*entry["candidates"]} if entry["verdict"] == "undecided" else {entry["verdict"]}
+
+
+def kept(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a record needs of an entry."""
+    return {key: entry[key] for key in _KEPT}
 
 
 def row(name: str, entry: Mapping[str, Any]) -> str:
@@ -103,8 +113,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     ]
     sys.stdout.write("\n".join(lines) + "\n")
     if options.json:
-        kept = {"repeats": runs, "many": many}
-        options.json.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        found = {"repeats": [kept(entry) for entry in runs], "many": kept(many)}
+        options.json.write_text(json.dumps(found) + "\n", encoding="utf-8")
     return 0 if same and inside else 1
 
 

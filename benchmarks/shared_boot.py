@@ -1,19 +1,21 @@
 """Is a step count as fast when it is pinned on one boot of all chains as on a boot of its own?
 
-Run: ``python -m benchmarks.shared_boot [--steps 1,2,3,5] [--compare 2,3] [--prompts 12] [--repeats 2]``.
+Run: ``python -m benchmarks.shared_boot [--steps 1,2,3,5] [--compare 2,3] [--prompts 12] [--repeats 2] [--boots 1]``.
 
 Boots the mini family once with all ``--steps`` prebuilt, and once more for each step count of ``--compare``; then
 runs the same prompts greedily on each pair in turns (shared, own; own, shared; ...). Two ratios of the shared boot
 over the separate one, paired by prompt with 95 % intervals: tok/s by the client's clock, and CPU seconds per token of
 all processes of the server, which a busy machine moves far less. Tokens and accept histograms are compared one by
-one. Prints a Markdown table; ``--json FILE`` keeps the figures.
+one. Two boots of one server differ too, which no interval over prompts can see: ``--boots N`` does all that with N
+new pairs, and gives the geometric mean of their ratios with an interval over boots. Prints a Markdown table;
+``--json FILE`` keeps the figures.
 """
 
 import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +25,7 @@ import numpy as np
 import psutil
 
 from pytest_specprobe.measure.records import Estimate, Generation, Prompt
-from pytest_specprobe.measure.statistics import combine, resample
+from pytest_specprobe.measure.statistics import combine, resample, student_quantile
 from pytest_specprobe.measure.workloads import load_workload
 from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.server.boot import boot
@@ -87,9 +89,31 @@ def main() -> None:
     parser.add_argument("--compare", default="2,3")
     parser.add_argument("--prompts", type=int, default=12)
     parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--boots", type=int, default=1)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     steps, compared = ([int(k) for k in text.split(",")] for text in (args.steps, args.compare))
+    rows = []
+    for number in range(args.boots):
+        for row in one_boot(tuple(steps), compared, prompts=args.prompts, repeats=args.repeats):
+            rows.append({"boot": number, **row})
+            sys.stdout.write(_table(rows)[-1] + "\n")
+            sys.stdout.flush()
+    over = [across([r for r in rows if r["steps"] == k]) for k in compared] if args.boots > 1 else []
+    found = {
+        "candidates": steps,
+        "tokens_per_request": TOKENS,
+        "prompts": args.prompts,
+        "rows": rows,
+        "over_boots": over,
+    }
+    sys.stdout.write("\n".join(_table([*rows, *over])) + "\n")
+    if args.json:
+        args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def one_boot(steps: tuple[int, ...], compared: Sequence[int], *, prompts: int, repeats: int) -> list[dict[str, Any]]:
+    """Boot the shared server and, one after the other, those it is compared with; return a row for each."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         drafter = stage(FIXTURES / "aq_k2_mini", cache=folder / "cache", target_positions=2048).path
@@ -100,22 +124,30 @@ def main() -> None:
                 boot(chain_spec(drafter, k, candidates=candidates), log_path=log, timeout_s=_BOOT_S)
             )
 
-        shared = up(compared[0], tuple(steps))
+        shared = up(compared[0], steps)
         pinned = PinnedSteps(shared.client, steps=compared[0])
-        chats = load_workload("mini", root=Path()).first(args.prompts).chats
-        prompts = [
+        given = [
             Prompt(id=c.id, workload=c.workload, text=c.text, input_ids=shared.client.tokenize_chat(c.messages))
-            for c in chats
+            for c in load_workload("mini", root=Path()).first(prompts).chats
         ]
         rows = []
         for k in compared:
             alone = up(k)
-            rows.append(compare(Side(shared, pinned, k), Side(alone, None, k), prompts, repeats=args.repeats))
+            rows.append(compare(Side(shared, pinned, k), Side(alone, None, k), given, repeats=repeats))
             alone.close()
-    found = {"candidates": steps, "tokens_per_request": TOKENS, "prompts": len(prompts), "rows": rows}
-    sys.stdout.write("\n".join(_table(rows)) + "\n")
-    if args.json:
-        args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        return rows
+
+
+def across(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return one step count's ratios over several boots: geometric mean, Student's interval over boots."""
+    found: dict[str, Any] = {"steps": rows[0]["steps"]}
+    for name in ("tok_per_s", "cpu_s"):
+        logs = np.log([row[name]["value"] for row in rows])
+        half = student_quantile(1.96, len(rows) - 1) * logs.std(ddof=1) / np.sqrt(len(rows))
+        mean = logs.mean()
+        value, low, high = (float(np.exp(x)) for x in (mean, mean - half, mean + half))
+        found[name] = Estimate(value=value, low=low, high=high, n=len(rows)).to_json()
+    return found | {name: sum(row[name] for row in rows) for name in ("requests", "rounds", "tokens", "identical")}
 
 
 def chain_spec(drafter: Path, k: int, *, candidates: tuple[int, ...] = (), **env: str) -> ServerSpec:

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from pytest_specprobe.cli import main
-from tests.job.jobs import Job, run_job
+from tests.job.jobs import Job, run_job, write_short_workload
 
 DRAFTER = "scratch_k25_mini"
 PROFILE = f"""
@@ -27,9 +27,6 @@ blind = false
 workload = "short.jsonl"
 gate = {{ max_regression = 0.25, accept_verdicts = ["profitable", "verify-bound", "finetune", "undecided"] }}
 """
-# answers of these run long, and would take a third of the time
-LONG = {"code-16", "code-11", "docs-11", "code-14", "docs-08", "code-08", "code-13"}
-PROMPTS = Path(__file__).parents[1] / "pytest_specprobe" / "measure" / "workloads" / "mini.jsonl"
 
 
 def servers() -> list[psutil.Process]:
@@ -89,8 +86,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> list[Job]:
     """Three runs in one folder, each with its own copy of what it left."""
     folder = tmp_path_factory.mktemp("history")
     (folder / "specprobe.toml").write_text(PROFILE)
-    lines = PROMPTS.read_text().splitlines(keepends=True)
-    (folder / "short.jsonl").write_text("".join(line for line in lines if json.loads(line)["id"] not in LONG))
+    write_short_workload(folder)
     found = []
     for at in range(3):
         report = folder / ".specprobe" / "report.json"

@@ -1,18 +1,17 @@
-"""The main job, run once: two drafters on one target, and one of them on its own target, in one pytest."""
+"""The main job, run once: two drafters on one target, in one pytest."""
 
 import pytest
 
-from tests.job.jobs import NAMES, NATIVE, Job, run_job
+from tests.job.jobs import NAMES, Job, run_job, write_short_workload
 
 
 @pytest.fixture(scope="session")
 def main_job(tmp_path_factory: pytest.TempPathFactory) -> Job:
     folder = tmp_path_factory.mktemp("main-job")
-    # One blind control is proof enough that it is made and used; of the native pair only acceptance is wanted.
+    write_short_workload(folder)
+    # One blind control is proof enough that it is made and used.
     (folder / "specprobe.toml").write_text(
-        "[drafters.scratch_k25_mini]\nblind = false\n"
-        "[drafters.aq_k2_mini_native]\nblind = false\n"
-        '[targets.mini_k2]\nbaseline = "none"\n'
+        '[drafters.aq_k2_mini]\nworkload = "short.jsonl"\n'
+        '[drafters.scratch_k25_mini]\nworkload = "short.jsonl"\nblind = false\n'
     )
-    drafters = ",".join((*NAMES, NATIVE))
-    return run_job(folder, f"--specprobe-drafter={drafters}", "--benchmark-json=benchmark.json")
+    return run_job(folder, f"--specprobe-drafter={','.join(NAMES)}", "--benchmark-json=benchmark.json")

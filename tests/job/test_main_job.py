@@ -2,25 +2,18 @@
 
 import json
 from importlib.metadata import version
-from typing import Any
 
-import numpy as np
 import psutil
 import pytest
 
-from pytest_specprobe.measure.statistics import combine, resample
-from tests.job.jobs import NAMES, NATIVE, Job
-
-
-def rows(entry: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {row["id"]: row for row in entry["acceptance"]["prompts"] if row["dropped"] is None}
+from tests.job.jobs import NAMES, Job, gain
 
 
 def test_every_shipped_test_ran(main_job: Job) -> None:
     assert main_job.code in {0, 1, 10}, main_job.output
     ids = [case.get("name") for case in main_job.junit.iter("testcase")]
-    assert len(ids) == 24
-    assert all(any(f"[{name}]" in str(i) for i in ids) for name in (*NAMES, NATIVE))
+    assert len(ids) == 16
+    assert all(any(f"[{name}]" in str(i) for i in ids) for name in NAMES)
     # what depends on the speed of a noisy machine may be undecided; nothing else may fail
     failed = {
         str(case.get("name")).partition("[")[0]
@@ -39,26 +32,12 @@ def test_verdict_is_a_measured_one(main_job: Job, name: str) -> None:
     assert "break-even" in main_job.output
 
 
-@pytest.mark.parametrize(
-    "better",
-    [
-        pytest.param("scratch_k25_mini", id="trained-on-this-target"),
-        pytest.param(NATIVE, id="the-same-drafter-on-the-target-it-was-trained-on"),
-    ],
-)
-def test_the_founding_story(main_job: Job, better: str) -> None:
-    """L(scratch on k25) > L(aq on k25) and L(aq on k2) > L(aq on k25), paired over the prompts."""
-    moved, other = rows(main_job.entries["aq_k2_mini"]), rows(main_job.entries[better])
-    shared = sorted(moved.keys() & other.keys())
-    assert len(shared) >= 24
-    samples = resample([moved[i]["workload"] for i in shared])
-
-    def length(found: dict[str, dict[str, Any]]) -> Any:
-        rounds = np.array([found[i]["rounds"] for i in shared], dtype=float)
-        accepted = np.array([found[i]["accepted"] for i in shared], dtype=float)
-        return samples.ratio(rounds + accepted, rounds)
-
-    assert combine(np.subtract, length(other), length(moved)).estimate().low > 0
+def test_the_founding_story(main_job: Job) -> None:
+    """A drafter trained on this target is accepted more than one that was trained on its predecessor."""
+    moved, trained = (main_job.entries[name] for name in NAMES)
+    found = gain(trained, moved)
+    assert found.n >= 24
+    assert found.low > 0
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -104,23 +83,23 @@ def test_the_position_patch_was_needed_and_is_listed(main_job: Job) -> None:
 
 def test_each_distinct_server_boots_once(main_job: Job) -> None:
     boots = [p["what"] for entry in main_job.report["drafters"] for p in entry["phases"] if p["name"] == "boot"]
-    assert sorted(boots) == ["baseline", "blind control", "drafter", "drafter", "drafter"]
+    assert sorted(boots) == ["baseline", "blind control", "drafter", "drafter"]
 
 
 def test_benchmark_ops_is_the_reports_tok_per_s(main_job: Job) -> None:
     stored = json.loads((main_job.folder / "benchmark.json").read_text())["benchmarks"]
     assert {b["fullname"]: b["stats"]["ops"] for b in stored} == {
-        f"specprobe/test_throughput.py::test_throughput[{name}-mini-1]": pytest.approx(
+        f"specprobe/test_throughput.py::test_throughput[{name}-short-1]": pytest.approx(
             main_job.entries[name]["throughput"]["tok_per_s"]["value"]
         )
-        for name in (*NAMES, NATIVE)
+        for name in NAMES
     }
 
 
 def test_stored_benchmarks_name_the_engine(main_job: Job) -> None:
     machine = json.loads((main_job.folder / "benchmark.json").read_text())["machine_info"]
-    assert machine["sglang"] == dict.fromkeys((*NAMES, NATIVE), "0.5.23")
-    assert machine["torch"] == dict.fromkeys((*NAMES, NATIVE), version("torch"))
+    assert machine["sglang"] == dict.fromkeys(NAMES, "0.5.23")
+    assert machine["torch"] == dict.fromkeys(NAMES, version("torch"))
     assert machine["gpus"] == []
     assert machine["gpu_driver"] is None
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.shared_boot import Side, compare
+from benchmarks.shared_boot import Side, across, compare
 from pytest_specprobe.measure.records import Generation, Prompt
 
 Make = Callable[..., Generation]
@@ -36,3 +36,23 @@ def test_two_ratios_paired_by_prompt_and_every_answer_compared(make: Make) -> No
     assert got["cpu_s"]["value"] == pytest.approx(1.1, rel=0.05)
     assert turns[:6] == ["shared p0", "alone p0", "shared p0", "alone p0", "alone p1", "shared p1"]
     assert turns[14:18] == ["alone p0", "shared p0", "shared p1", "alone p1"]  # the order turns over
+
+
+def test_ratios_over_boots_are_as_wide_as_the_boots_differ() -> None:
+    def row(value: float) -> dict[str, Any]:
+        ratio = {"value": value, "low": value, "high": value, "n": 12}
+        return {
+            "steps": 2,
+            "tok_per_s": ratio,
+            "cpu_s": ratio,
+            "requests": 3,
+            "rounds": 2,
+            "tokens": 9,
+            "identical": 3,
+        }
+
+    got = across([row(0.5), row(2.0)])
+    assert got["tok_per_s"]["value"] == pytest.approx(1.0)
+    assert (got["tok_per_s"]["low"] < 0.01, got["tok_per_s"]["n"], got["identical"]) == (True, 2, 6)
+    near = across([row(0.99), row(1.01), row(1.0), row(1.0)])["cpu_s"]
+    assert 0.98 < near["low"] < near["value"] < near["high"] < 1.02

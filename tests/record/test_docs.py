@@ -38,7 +38,7 @@ PAGES = sorted(
 MINI = "pytest --specprobe-drafter=aq_k2_mini"
 # what boots servers or makes environments, and where that very thing is done for real
 RUN_BY = {
-    MINI: "tests/job/test_main_job.py",
+    MINI: "proofs/test_founding_story.py",
     f"{MINI} --junitxml=junit.xml": "proofs/test_ci_file.py",
     f"{MINI} --benchmark-autosave": "tests/plugin/test_benchmark.py",
     f"{MINI} --benchmark-compare --benchmark-compare-fail=mean:10%": "tests/plugin/test_benchmark.py",
@@ -52,6 +52,7 @@ RUN_BY = {
     "python -m benchmarks.beside_sglang --server http://127.0.0.1:30000 --log server.log": (
         "proofs/test_beside_sglang.py"
     ),
+    "python -m benchmarks.repeats --json repeats.json": "benchmarks/repeats.py",
     "specprobe serve aq_k2_mini --baseline": "tests/server/test_serve.py",
     "specprobe reap": "tests/server/test_serve.py",
     "pip install -e '.[sglang,report]'": "proofs/test_ci_file.py",
