@@ -55,5 +55,5 @@ def test_a_users_own_test_goes_on_with_its_client(job: Job) -> None:
 
 
 def test_each_boot_has_a_log_of_its_own(job: Job) -> None:
-    logs = {path.name for path in Path(job.folder / ".specprobe" / "logs").glob("*.log")}
+    logs = {path.name for path in Path(job.folder / ".specprobe" / "logs").glob("*/*.log")}
     assert logs == {f"aq_k2_mini-{what}.log" for what in ("drafter", "baseline", "drafter-again")}

@@ -93,13 +93,11 @@ def _settings(arguments: argparse.Namespace) -> "Settings":
     def absolute(path: Path | None) -> Path | None:
         return None if path is None else path.expanduser().absolute()
 
-    report = absolute(arguments.report) or Path.cwd()
     return Settings(
         drafters=(arguments.drafter,),
         root=Path.cwd(),
         profiles=absolute(arguments.profiles),
-        # A folder of its own: a probe of the same drafter writes its servers' logs anew under the same names.
-        report=report / "served" / str(os.getpid()),
+        report=absolute(arguments.report) or Path.cwd(),
         server=None,
         baseline="boot" if arguments.baseline else "none",
         blind=False,

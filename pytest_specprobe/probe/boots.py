@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_specprobe.errors import ProbeImpossible
+from pytest_specprobe.probe.logs import RunLogs
 from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.preflight import Place
 from pytest_specprobe.profiles import Profile, Speculation
@@ -38,7 +39,7 @@ class BaselinePool:
 class Booter:
     """What all servers of one probe have in common.
 
-    ``folder`` is where their logs go, ``hold`` has the GPUs that this run took for itself. ``api_key`` is the key
+    ``logs`` is where their logs go, ``hold`` has the GPUs that this run took for itself. ``api_key`` is the key
     that they insist on; None gives each a random one.
     """
 
@@ -48,7 +49,7 @@ class Booter:
     mla: bool
     extra_args: tuple[str, ...]
     timeout_s: float
-    folder: Path
+    logs: RunLogs
     phases: PhaseLog
     hold: GpuHold
     api_key: str | None = None
@@ -93,7 +94,7 @@ class Booter:
         with self.phases.phase("boot", what) as say:
             return boot(
                 spec,
-                log_path=self.folder / f"{self.profile.name}-{re.sub('[^a-z0-9]+', '-', what)}.log",
+                log_path=self.logs.file(f"{self.profile.name}-{re.sub('[^a-z0-9]+', '-', what)}"),
                 timeout_s=self.timeout_s,
                 progress=_narrator(what, say),
                 label=self.profile.name,

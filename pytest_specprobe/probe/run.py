@@ -27,6 +27,7 @@ from pytest_specprobe.probe.asking import ask_target, read_texts
 from pytest_specprobe.probe.boots import BaselinePool
 from pytest_specprobe.probe.clock import TokenClock
 from pytest_specprobe.probe.files import Checked, ProbeFiles
+from pytest_specprobe.probe.logs import RunLogs
 from pytest_specprobe.probe.measured import Measured
 from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.phases import PhaseLog, narrator
@@ -49,8 +50,8 @@ ACCEPTANCE_STREAMS = 4
 class Shared:
     """What the probes of one session have in common.
 
-    ``cache`` holds staged drafters, ``hold`` the GPUs that the session took for itself; ``api_key`` is what its
-    servers insist on (None: each on a random one).
+    ``cache`` holds staged drafters, ``logs`` what the servers print, ``hold`` the GPUs that the session took for
+    itself; ``api_key`` is what its servers insist on (None: each on a random one).
     """
 
     settings: Settings
@@ -58,6 +59,7 @@ class Shared:
     server_args: Callable[[Profile], tuple[str, ...]]
     baselines: BaselinePool
     cache: Path
+    logs: RunLogs
     hold: GpuHold = field(default_factory=GpuHold)
     api_key: str | None = None
 
@@ -90,6 +92,7 @@ class ProbeRun:
             extra_args=shared.server_args,
             baselines=shared.baselines,
             hold=shared.hold,
+            logs=shared.logs,
             api_key=shared.api_key,
             phases=phases,
             once=self._once,

@@ -11,6 +11,7 @@ from pytest_specprobe.measure.workloads import Workload, load_workload
 from pytest_specprobe.probe.baselines import Baseline, Baselines
 from pytest_specprobe.probe.boots import BaselinePool, Booter
 from pytest_specprobe.probe.files import ProbeFiles
+from pytest_specprobe.probe.logs import RunLogs
 from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.preflight import Preflight
@@ -40,11 +41,13 @@ class ProbeServers:
         extra_args: Callable[[Profile], tuple[str, ...]],
         baselines: BaselinePool,
         hold: GpuHold,
+        logs: RunLogs,
         api_key: str | None,
         phases: PhaseLog,
         once: Once,
     ) -> None:
         self._hold = hold
+        self._logs = logs
         self._api_key = api_key
         self._profile = profile
         self._files = files
@@ -142,7 +145,7 @@ class ProbeServers:
             mla=checked.target.mla,
             extra_args=self._extra_args(self._profile),
             timeout_s=settings.boot_timeout_s or target.boot_timeout_s,
-            folder=settings.report / "logs",
+            logs=self._logs,
             phases=self._phases,
             hold=self._hold,
             api_key=self._api_key,

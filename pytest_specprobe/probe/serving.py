@@ -12,6 +12,7 @@ from platformdirs import user_cache_path
 
 from pytest_specprobe.probe.boots import BaselinePool
 from pytest_specprobe.probe.clock import TokenClock
+from pytest_specprobe.probe.logs import RunLogs
 from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.run import ProbeRun, Shared
 from pytest_specprobe.profiles import Profile
@@ -77,13 +78,14 @@ def serving(
     :param api_key: the key of the servers; None makes a random one and a file that holds it.
     :raises SpecprobeError: as a probe would, up to the proof.
     """
-    pool, hold = BaselinePool(), GpuHold()
+    pool, hold, logs = BaselinePool(), GpuHold(), RunLogs(settings.report / "logs")
     shared = Shared(
         settings=settings,
         clock=TokenClock(),
         server_args=lambda _: (),
         baselines=pool,
         cache=user_cache_path("specprobe") / "staged",
+        logs=logs,
         hold=hold,
         api_key=api_key or secrets.token_hex(24),
     )
@@ -102,6 +104,7 @@ def serving(
         run.close()
         pool.close()
         hold.release()
+        logs.close()
 
 
 def _server(server: Server) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pytest_specprobe.probe.boots import BaselinePool
 from pytest_specprobe.probe.clock import TokenClock
 from pytest_specprobe.probe.device import Gpu, gpus
 from pytest_specprobe.probe.entry import comparisons, entry
+from pytest_specprobe.probe.logs import RunLogs
 from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.run import ProbeRun, Shared
 from pytest_specprobe.profiles import Profile, load_profiles
@@ -46,6 +47,7 @@ class ProbeSession:
         self.unwritten: ProbeImpossible | None = None
         self._baselines = BaselinePool()
         self._hold = GpuHold()
+        self._logs = RunLogs(settings.report / "logs")
         self._profiles = {name: profiles.get(name) for name in settings.drafters}
         shared = Shared(
             settings=settings,
@@ -53,6 +55,7 @@ class ProbeSession:
             server_args=server_args,
             baselines=self._baselines,
             cache=user_cache_path("specprobe") / "staged",
+            logs=self._logs,
             hold=self._hold,
         )
         self._runs = {
@@ -131,6 +134,7 @@ class ProbeSession:
             run.close()
         self._baselines.close()
         self._hold.release()
+        self._logs.close()
 
     def machine_info(self) -> dict[str, Any]:
         """Return what a stored benchmark says beside pytest-benchmark's own: GPUs, driver, SGLang and torch."""
