@@ -168,7 +168,7 @@ class ActivePlugin:
             self.session.close()
             return
         entries = self.session.finish()
-        if self.session.unwritten:
+        if self.session.problems:
             self._outcome.failures.add("impossible")
         for name, entry in entries.items():
             self._config.hook.pytest_specprobe_decided(profile=self.session.profile(name), entry=entry)
@@ -180,8 +180,8 @@ class ActivePlugin:
             return
         for line in summary(self.session.report(), colour=terminalreporter.hasmarkup):
             terminalreporter.write_line(line)
-        if self.session.unwritten:
-            terminalreporter.write_line(str(self.session.unwritten))
+        for problem in self.session.problems:
+            terminalreporter.write_line(str(problem))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from pytest_specprobe.probe.preflight import Place
 from pytest_specprobe.profiles import Profile, Speculation
 from pytest_specprobe.server import memory
 from pytest_specprobe.server.boot import BootProgress, Server, boot
+from pytest_specprobe.server.closing import close_all
 from pytest_specprobe.server.gpu_hold import GpuHold
 from pytest_specprobe.server.gpus import gpus_of
 from pytest_specprobe.server.owned import OwnedServer
@@ -29,10 +30,11 @@ class BaselinePool:
     servers: dict[ServerSpec, Server] = field(default_factory=dict)
 
     def close(self) -> None:
-        """Stop them all."""
-        while self.servers:
-            _, server = self.servers.popitem()
-            server.close()
+        """Stop them all.
+
+        :raises ServerError: if a process of one would not end; the others were stopped all the same.
+        """
+        close_all(self.servers.popitem()[1].close for _ in range(len(self.servers)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from pytest_specprobe.probe.relay import Relay, Runner
 from pytest_specprobe.profiles import Profile, Speculation
 from pytest_specprobe.server.attach import AttachedServer, attach
 from pytest_specprobe.server.boot import Server
+from pytest_specprobe.server.closing import close_all
 from pytest_specprobe.server.gpu_hold import GpuHold
 from pytest_specprobe.server.info import ServerInfo
 from pytest_specprobe.server.owned import OwnedServer
@@ -279,6 +280,8 @@ class ProbeServers:
         return server
 
     def close(self) -> None:
-        """Stop this drafter's own servers; the baseline is shared and stays."""
-        while self._open:
-            self._open.pop().close()
+        """Stop this drafter's own servers; the baseline is shared and stays.
+
+        :raises ServerError: if a process of one would not end; the others were stopped all the same.
+        """
+        close_all(self._open.pop().close for _ in range(len(self._open)))

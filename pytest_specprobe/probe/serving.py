@@ -18,6 +18,7 @@ from pytest_specprobe.probe.run import ProbeRun, Shared
 from pytest_specprobe.profiles import Profile
 from pytest_specprobe.server.attach import API_KEY_VARIABLE
 from pytest_specprobe.server.boot import Server
+from pytest_specprobe.server.closing import close_all
 from pytest_specprobe.server.gpu_hold import GpuHold
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.settings import Settings
@@ -101,10 +102,7 @@ def serving(
         key_file = None if api_key else drafter.key_file()
         yield Serving(profile=profile, profiles=settings.profiles, drafter=drafter, baseline=plain, key_file=key_file)
     finally:
-        run.close()
-        pool.close()
-        hold.release()
-        logs.close()
+        close_all((run.close, pool.close, hold.release, logs.close))
 
 
 def _server(server: Server) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from platformdirs import user_cache_path
 
-from pytest_specprobe.errors import ProbeImpossible
+from pytest_specprobe.errors import ProbeImpossible, SpecprobeError
 from pytest_specprobe.probe.boots import BaselinePool
 from pytest_specprobe.probe.clock import TokenClock
 from pytest_specprobe.probe.device import Gpu, gpus
@@ -20,6 +20,7 @@ from pytest_specprobe.profiles import Profile, load_profiles
 from pytest_specprobe.record import report
 from pytest_specprobe.record.markdown import to_step_summary
 from pytest_specprobe.record.remember import Past, look_back, remember
+from pytest_specprobe.server.closing import close_all
 from pytest_specprobe.server.gpu_hold import GpuHold
 from pytest_specprobe.settings import Settings
 
@@ -44,7 +45,7 @@ class ProbeSession:
         self.settings = settings
         self.clock = TokenClock()
         self.wanted: set[str] = set()
-        self.unwritten: ProbeImpossible | None = None
+        self.problems: list[SpecprobeError] = []
         self._baselines = BaselinePool()
         self._hold = GpuHold()
         self._logs = RunLogs(settings.report / "logs")
@@ -95,12 +96,15 @@ class ProbeSession:
     def finish(self) -> dict[str, dict[str, Any]]:
         """Decide, stop the servers, write the report; return the drafters' entries by name.
 
-        A report that cannot be written is told in ``unwritten``: the entries are known all the same.
+        What goes wrong on the way is told in ``problems``: the entries are known all the same.
         """
         for run in self._runs.values():
             with run.phases.phase("decide", "verdict and gate"):
                 run.decision()
-        self.close()
+        try:
+            self.close()
+        except SpecprobeError as error:
+            self.problems.append(error)
         self._report = self._compose()
         remember(
             self._report,
@@ -111,11 +115,12 @@ class ProbeSession:
         try:
             self._report["path"] = str(report.write(self._report, folder=self.settings.report))
         except OSError as error:
-            self.unwritten = ProbeImpossible(
+            unwritten = ProbeImpossible(
                 f"the report cannot be written below {self.settings.report}: {error.strerror or error}",
                 culprit="machine",
                 fix="give the disk room and the folder write permission, or name another with --specprobe-report",
             )
+            self.problems.append(unwritten)
         to_step_summary(self._report, environ=os.environ)
         return {item["name"]: item for item in self._report["drafters"]}
 
@@ -129,12 +134,12 @@ class ProbeSession:
         return self._profiles[name].drafter.gate.max_regression
 
     def close(self) -> None:
-        """Stop every server of this session; safe to call twice."""
-        for run in self._runs.values():
-            run.close()
-        self._baselines.close()
-        self._hold.release()
-        self._logs.close()
+        """Stop every server of this session; safe to call twice.
+
+        :raises ServerError: if a process of one would not end; the others were stopped all the same.
+        """
+        runs = (run.close for run in self._runs.values())
+        close_all((*runs, self._baselines.close, self._hold.release, self._logs.close))
 
     def machine_info(self) -> dict[str, Any]:
         """Return what a stored benchmark says beside pytest-benchmark's own: GPUs, driver, SGLang and torch."""

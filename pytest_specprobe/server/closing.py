@@ -1,7 +1,10 @@
-"""What a ``with`` block does to a client or a server: close it, whatever happened inside."""
+"""What the end of a block or a run does to clients and servers: close each, whatever happened."""
 
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
+
+from pytest_specprobe.errors import ServerError, SpecprobeError
 
 
 class Closing:
@@ -18,3 +21,21 @@ class Closing:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         self.close()
+
+
+def close_all(closings: Iterable[Callable[[], None]]) -> None:
+    """Call each of these, also after one has raised an error of ours.
+
+    :raises SpecprobeError: what one of them raised; of several, a ServerError that tells what each said.
+    """
+    errors: list[SpecprobeError] = []
+    for close in closings:
+        try:
+            close()
+        except SpecprobeError as error:
+            errors.append(error)
+    if len(errors) > 1:
+        what = "; ".join(error.what for error in errors)
+        raise ServerError(what, culprit=errors[0].culprit, fix=errors[0].fix) from errors[0]
+    if errors:
+        raise errors[0]
