@@ -113,8 +113,11 @@ def specprobe_acceptance(specprobe_run: "ProbeRun", specprobe_server: "Server") 
 
 
 @pytest.fixture(scope="session")
-def specprobe_throughput(specprobe_run: "ProbeRun", specprobe_server: "Server") -> "Throughput":
-    """Give the throughput pass, interleaved with the baseline: tok/s, speedup and round time."""
+def specprobe_throughput(specprobe_run: "ProbeRun", specprobe_acceptance: "Acceptance") -> "Throughput":
+    """Give the throughput pass, interleaved with the baseline: tok/s, speedup and round time.
+
+    Its lengths are those of the acceptance pass, without which nothing can be decided on a speed either.
+    """
     return specprobe_run.throughput()
 
 

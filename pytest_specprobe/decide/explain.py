@@ -16,6 +16,7 @@ _SAYS: dict[Verdict, str] = {
     "finetune": "fine-tuning can pay",
     "undecided": "not decided",
 }
+_SHORT = "it pays, but less than the gate asks: see the reasons"
 
 
 def reasons(seen: Evidence, gate: Gate, verdict: Verdict, candidates: Sequence[Verdict]) -> Iterator[str]:
@@ -35,8 +36,8 @@ def reasons(seen: Evidence, gate: Gate, verdict: Verdict, candidates: Sequence[V
         yield "not shown to read hidden states: no blind control was run, so p1 is compared with the floor alone"
 
 
-def next_steps(seen: Evidence, verdict: Verdict, more: int | None) -> Iterator[str]:
-    """Yield what to do next, the first thing first."""
+def next_steps(seen: Evidence, verdict: Verdict, more: int | None, *, short: bool = False) -> Iterator[str]:
+    """Yield what to do next, the first thing first; ``short``: a number is not what the gate asks for."""
     if verdict == "undecided":
         if not seen.timed:
             return
@@ -47,7 +48,7 @@ def next_steps(seen: Evidence, verdict: Verdict, more: int | None) -> Iterator[s
         else:
             yield "too close to a threshold for more prompts to settle: treat the candidates as equal"
         return
-    yield _SAYS[verdict]
+    yield _SHORT if verdict == "profitable" and short else _SAYS[verdict]
     if verdict == "uncorrelated":
         if seen.accepted == 0:
             yield "every check is green and nothing is accepted: probe it on the target it was trained for"

@@ -95,7 +95,7 @@ def _measured(arm: Arm, sweep: Sweep, probe: Acceptance, gate: Gate) -> dict[str
         headroom=None if point is None else point.headroom_interval,
         break_even=point,
     )
-    decision = decide(seen, gate=gate)
+    decision = decide(seen.without_times() if sweep.crowded else seen, gate=gate)
     return {
         "setting": str(arm.setting),
         "how": arm.how,

@@ -13,12 +13,15 @@ from pytest_specprobe.decide.evidence import Evidence, evidence
 from pytest_specprobe.decide.explain import next_steps, reasons
 from pytest_specprobe.decide.gate import GateCheck, GateResult, gate_checks, worst
 from pytest_specprobe.decide.settle import more_prompts, straddles
+from pytest_specprobe.errors import Culprit
 from pytest_specprobe.findings import Finding, failed
 from pytest_specprobe.measure.records import Estimate
 from pytest_specprobe.profiles import Gate, Verdict
 
 __all__ = ["Decision", "Evidence", "decide", "evidence", "possible"]
 _MEASUREMENT, _CROWDED = "measure.", "measure.crowded-machine"
+# Conditions on a number; the others follow from the verdict, whose reasons are given anyway.
+_THRESHOLDS = ("min_accept_length", "min_speedup", "min_tok_per_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +30,8 @@ class Decision:
 
     ``candidates`` are the verdicts that the intervals allow, in the order of the table. ``more_prompts`` is how many
     more prompts of the same kind would probably settle what is open (None: nothing is, or it is closer to a threshold
-    than any sensible number of prompts can tell).
+    than any sensible number of prompts can tell). ``culprit`` is who is at fault for what does not pass. Without
+    ``gate_checks`` nothing was held against the gate: broken, invalid, or not measured.
     """
 
     verdict: Verdict | None
@@ -37,6 +41,7 @@ class Decision:
     reasons: tuple[str, ...]
     next: tuple[str, ...] = ()
     more_prompts: int | None = None
+    culprit: Culprit = "drafter-file"
 
     def to_json(self) -> dict[str, Any]:
         """Return the decision's fields of a drafter's entry in report.json."""
@@ -65,13 +70,18 @@ def decide(seen: Evidence | None, *, gate: Gate, findings: Iterable[Finding] = (
     faults = [f for f in wrong if not f.id.startswith(_MEASUREMENT)]
     if faults:
         return Decision(
-            verdict="broken", candidates=("broken",), gate="fail", reasons=_why(faults), next=_fix(faults)
+            verdict="broken",
+            candidates=("broken",),
+            gate="fail",
+            reasons=_why(faults),
+            next=_fix(faults),
+            culprit=faults[0].culprit,
         )
     if wrong:
         invalid = ("the measurement is invalid, so there is no verdict", *_why(wrong))
-        return Decision(verdict=None, gate="error", reasons=invalid, next=_fix(wrong))
+        return Decision(verdict=None, gate="error", reasons=invalid, next=_fix(wrong), culprit=wrong[0].culprit)
     if seen is None:
-        return Decision(verdict=None, gate=None, reasons=("acceptance was not measured",))
+        return Decision(verdict=None, gate=None, reasons=("acceptance was not measured",), culprit="harness")
     crowded = tuple(f for f in failed(findings, severity="warning") if f.id == _CROWDED)
     if crowded:
         seen = seen.without_times()
@@ -79,14 +89,19 @@ def decide(seen: Evidence | None, *, gate: Gate, findings: Iterable[Finding] = (
     settled = len(candidates) == 1 and (candidates == ("uncorrelated",) or not seen.few_prompts)
     verdict: Verdict = candidates[0] if settled else "undecided"
     checks = tuple(gate_checks(seen, gate, verdict, candidates))
+    missed = [c for c in checks if c.result != "pass" and c.name.startswith(_THRESHOLDS)]
     more = more_prompts(seen, _open(seen, verdict, gate.min_headroom))
     return Decision(
         verdict=verdict,
         candidates=candidates,
         gate=worst(check.result for check in checks),
         gate_checks=checks,
-        reasons=(*_why(crowded[:1]), *reasons(seen, gate, verdict, candidates)),
-        next=(*_fix(crowded), *next_steps(seen, verdict, more)),
+        reasons=(
+            *_why(crowded[:1]),
+            *reasons(seen, gate, verdict, candidates),
+            *(f"the gate's {check.name}: saw {check.seen}, wanted {check.wanted}" for check in missed),
+        ),
+        next=(*_fix(crowded), *next_steps(seen, verdict, more, short=bool(missed))),
         more_prompts=more,
     )
 

@@ -1,7 +1,8 @@
 """Is a stored baseline still a baseline of this machine?
 
-Invariant: speeds of two occasions are compared only if the machine was as fast on both. The witness is the time to
-the first token on a speculating server of the same target: mostly the target's own work, on the same prompts.
+Invariant: speeds of two occasions are compared only if the machine was about as fast on both, and the baseline's
+interval is as wide as it was not (``KnownBaseline.seen_from``). The witness is the time to the first token on a
+speculating server of the same target: mostly the target's own work, on the same prompts.
 """
 
 from pytest_specprobe.findings import Finding

@@ -96,7 +96,7 @@ class Sweep:
     """All settings asked for: those measured, and why the others were not (``skipped``).
 
     ``settings`` are all M of them, the profile's ``own`` first; ``fallback`` says why chains did not share one boot,
-    None where they did or need not.
+    None where they did or need not. ``crowded``: others used so much of the machine that no time of it decides.
     """
 
     own: Speculation
@@ -105,6 +105,7 @@ class Sweep:
     skipped: Mapping[Speculation, str]
     parity: Parity | None
     fallback: str | None
+    crowded: bool = False
 
     @property
     def best(self) -> Arm:
@@ -115,7 +116,7 @@ class Sweep:
     def surely_better(self) -> bool:
         """Tell whether the best setting is surely faster than the profile's own."""
         lead = self.best.over_own
-        return lead is not None and lead.low > 1
+        return lead is not None and lead.low > 1 and not self.crowded
 
 
 def simultaneous(settings: int) -> float:

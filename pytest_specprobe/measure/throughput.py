@@ -5,7 +5,7 @@ resamples, so that ``speedup = delivered tokens per round / break-even accept le
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +30,14 @@ class KnownBaseline:
     source: Literal["stored", "declared"]
     age_s: float | None = None
     first_token_s: float | None = None
+
+    def seen_from(self, first_token_s: float) -> "KnownBaseline":
+        """Return it as wide as the machine's speed may have changed since, by the first tokens of today's server."""
+        if self.first_token_s is None:
+            return self
+        change = max(first_token_s / self.first_token_s, self.first_token_s / first_token_s)
+        rate = self.tok_per_s
+        return replace(self, tok_per_s=replace(rate, low=rate.low / change, high=rate.high * change))
 
 
 def declared(tok_per_s: float) -> KnownBaseline:
@@ -184,8 +192,11 @@ def measure_throughput(
     tokens, seconds, rounds = (_column(rows, name) for name in ("tokens", "decode_s", "rounds"))
     rate = resamples.ratio(tokens, seconds)
     round_time = resamples.ratio(seconds, rounds)
-    base = _baseline(resamples, rows, known=known, measured=other is not None)
     requests = [g for group in own.values() for g in group]
+    latency = measure_latency(requests)
+    if known is not None:
+        known = known.seen_from(latency.first_token_s.p50)
+    base = _baseline(resamples, rows, known=known, measured=other is not None)
     plain = [g for group in (other or {}).values() for g in group]
     return Throughput(
         tok_per_s=rate.estimate(),
@@ -198,7 +209,7 @@ def measure_throughput(
         accept_length=_strict_length(resamples, rows, requests),
         tokens_per_round=float(tokens.sum() / rounds.sum()),
         end_to_end_tok_per_s=sum(g.completion_tokens for g in requests) / sum(g.last_s - g.start_s for g in requests),
-        latency=measure_latency(requests),
+        latency=latency,
         baseline_latency=measure_latency(plain) if plain else None,
         overhead=client_overhead(requests),
         baseline_overhead=client_overhead(plain),

@@ -30,7 +30,7 @@ def check_requests(
     :param depth: D, the most drafts one round can accept.
     :param plain: all requests of the baseline.
     """
-    silent = [g for g in generations if g.histogram is None and g.completion_tokens > 1]
+    silent = [g for g in generations if not g.rounds and g.completion_tokens > 1]
     spoken = [g for g in generations if g.histogram is not None and g.rounds]
     return (
         finding_of(

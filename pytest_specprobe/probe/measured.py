@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_specprobe.decide.breakeven import BreakEven, measured_break_even
@@ -32,8 +32,9 @@ class Measured:
 
     ``texts`` are the drafter's requests of the acceptance pass, ``blind`` the blind control's, ``server_mean`` what
     the server itself counted over the drafter's (but for ``uncounted`` rounds at most), ``readings`` some texts as
-    the target alone reads them, ``runs`` the requests of the throughput pass, ``best`` what the target says where the
-    texts of the two servers part, ``exact`` whether both run in float32 on a CPU (``exact_alone``: the drafter's).
+    the target alone reads them, ``runs`` the requests of the throughput pass, ``levels`` the passes of more streams,
+    ``best`` what the target says where the texts of the two servers part, ``exact`` whether both run in float32 on a
+    CPU (``exact_alone``: the drafter's).
     ``depth`` is D; ``chain`` tells whether topk is 1. ``streams`` is the most requests the probe had in flight;
     ``log_text`` the log of an owned server; ``prefilled`` the prompt tokens of each pass, sent and counted.
     """
@@ -50,6 +51,7 @@ class Measured:
     acceptance: Acceptance | None
     runs: ThroughputRuns | None
     throughput: Throughput | None
+    levels: tuple[tuple[ThroughputRuns, Throughput], ...]
     best: Mapping[str, Best]
     exact: bool
     exact_alone: bool
@@ -85,9 +87,20 @@ class Measured:
                 acceptance=self.acceptance,
             )
             findings += check_stored(self.throughput, self.known)
+        for runs, level in self.levels:
+            checks = (
+                *validity.check_requests(runs.drafter, depth=self.depth, plain=runs.baseline),
+                *validity.check_throughput(
+                    level,
+                    runs.drafter,
+                    baseline=runs.baseline,
+                    new_tokens=natural_lengths(self.texts),
+                    acceptance=self.acceptance,
+                ),
+            )
+            findings += _failing(checks, f"{level.concurrency} streams")
         for arm in self.sweep.arms if self.sweep else ():
-            checks = validity.check_requests(arm.requests, depth=arm.setting.depth)
-            findings += [replace(f, seen=f"{f.seen} (at {arm.setting})") for f in checks if f.status == "fail"]
+            findings += _failing(validity.check_requests(arm.requests, depth=arm.setting.depth), str(arm.setting))
         lossless = self.losslessness()
         if lossless is not None:
             findings.append(check_texts_equal(lossless))
@@ -129,3 +142,8 @@ class Measured:
         if self.acceptance is None or not self.chain:
             return ()
         return predict_shorter(self.acceptance, self.throughput)
+
+
+def _failing(checks: Sequence[Finding], where: str) -> list[Finding]:
+    """Return what failed beside the pass that decides, and where: passing checks of the same ids are told once."""
+    return [replace(f, seen=f"{f.seen} (at {where})") for f in checks if f.status == "fail"]

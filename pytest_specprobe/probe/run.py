@@ -44,6 +44,7 @@ from pytest_specprobe.staging import context_length
 
 # Accepted drafts do not depend on what else is in the batch, and four streams at once take a third of the time.
 ACCEPTANCE_STREAMS = 4
+_BUSY = ("measure.busy-machine", "measure.crowded-machine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,9 @@ class ProbeRun:
     def _sampled(self, temperature: float) -> Sampled | None:
         greedy, own = self.acceptance(), self._once.get("texts", self._texts)
         try:
-            texts = self._accept(self.servers.server(), what=f"drafter at {temperature:g}", temperature=temperature)
+            server, what = self.servers.server(), f"drafter at {temperature:g}"
+            # a watch of its own: requests of others in this pass are nothing to the verdict either
+            texts = self._accept(server, what=what, watch=Watch(), temperature=temperature)
             check = check_sampled(texts, own)
             found = measure_sampled(texts, greedy, temperature=temperature, dropped=dropped_prompts(own))
         except SpecprobeError as error:
@@ -154,11 +157,16 @@ class ProbeRun:
         self._load.append(check)
         return None if check.status == "fail" else found
 
-    def _accept(self, server: Server, *, what: str, temperature: float = 0.0) -> tuple[Generation, ...]:
+    def _accept(
+        self, server: Server, *, what: str, watch: Watch | None = None, temperature: float = 0.0
+    ) -> tuple[Generation, ...]:
         with self.phases.phase("warm up", what):
             for prompt in self.servers.prompts()[:2]:
                 server.client.generate(prompt, max_new_tokens=CANARY_TOKENS, ignore_eos=True)
-        with self.phases.phase("probe", f"acceptance, {what}") as say, self._watch.over(server, what) as client:
+        with (
+            self.phases.phase("probe", f"acceptance, {what}") as say,
+            (watch or self._watch).over(server, what) as client,
+        ):
             return acceptance_pass(
                 client,
                 self.servers.prompts(),
@@ -187,11 +195,11 @@ class ProbeRun:
         server = self.servers.baseline().server or self.servers.server()
         asked = questions(runs.drafter, runs.baseline, self.servers.prompts())
         self._once.get("best", lambda: ask_target(server.client, asked))
-        self.servers.baselines.keep(throughput)
         return runs, throughput
 
     def _speed(self, streams: int) -> tuple[ThroughputRuns, Throughput]:
-        return self._timing.measure(self._once.get("texts", self._texts), streams=streams)
+        deciding = streams == self._settings.concurrency[0]
+        return self._timing.measure(self._once.get("texts", self._texts), streams=streams, deciding=deciding)
 
     def curve(self) -> Curve | None:
         """Measure the decode rate at every concurrency asked for; None if only one was."""
@@ -241,6 +249,7 @@ class ProbeRun:
             acceptance=peek("acceptance"),
             runs=None if speed is None else speed[0],
             throughput=None if speed is None else speed[1],
+            levels=tuple(level for n in self._settings.concurrency[1:] if (level := peek(f"speed at {n}"))),
             best=peek("best") or {},
             exact=self.servers.proofs.exact,
             exact_alone=self.servers.proofs.exact_alone,
@@ -299,5 +308,13 @@ class ProbeRun:
         return self._once.errors
 
     def close(self) -> None:
-        """Stop this drafter's own servers; the baseline is shared and stays."""
+        """Store a baseline that can be trusted, and stop this drafter's own servers; the shared baseline stays up."""
+        if self._once.peek("speed") is not None:
+            self._once.get("kept baseline", self._keep_baseline)
         self.servers.close()
+
+    def _keep_baseline(self) -> None:
+        """Store the baseline for later runs, unless a check says that it was not alone or that something went wrong."""
+        wrong = [f for f in self.state().findings if f.status == "fail" and f.id.startswith("measure.")]
+        if not any(f.severity == "error" or f.id in _BUSY for f in wrong):
+            self.servers.baselines.keep(self._once.peek("speed")[1])

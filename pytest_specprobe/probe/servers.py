@@ -17,6 +17,7 @@ from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.preflight import Preflight
 from pytest_specprobe.probe.proofs import Proofs
 from pytest_specprobe.probe.relay import Relay, Runner
+from pytest_specprobe.probe.watch import Watch
 from pytest_specprobe.profiles import Profile, Speculation
 from pytest_specprobe.server.attach import AttachedServer, attach
 from pytest_specprobe.server.boot import Server
@@ -162,7 +163,7 @@ class ProbeServers:
             self.proofs.baseline(found.server, tp=self._profile.target.tp)
         return found
 
-    def relay(self) -> Relay:
+    def relay(self, watch: Watch) -> Relay:
         """Return the drafter's server and its baseline as two that are never up together; each boot is proved.
 
         After the pass the drafter's server is the one that is up, at its old address.
@@ -170,7 +171,8 @@ class ProbeServers:
         server = self.server()
         if not isinstance(server, OwnedServer):
             raise AssertionError("an attached server is not ours to suspend")
-        return Relay(Runner(self._boot_again, server, up=True), Runner(self._boot_baseline))
+        own = Runner("drafter", self._boot_again, server, up=True)
+        return Relay(own, Runner("baseline", self._boot_baseline), watch)
 
     def _boot_again(self, server: OwnedServer | None) -> OwnedServer:
         if server is None:
@@ -238,6 +240,7 @@ class ProbeServers:
     def blind(self) -> Iterator[Server]:
         """Boot the blind control, in the place of the drafter's server where it does not fit beside it."""
         with self.room(), self._boot(self._files.staged_blind().path, what="blind control") as blind:
+            self.proofs.other(blind, self.booter().spec(self._files.staged_blind().path))
             yield blind
 
     @contextmanager

@@ -94,6 +94,7 @@ class SweepRun:
             skipped=self._skipped,
             parity=self._parity,
             fallback=self._fallback,
+            crowded=self._crowded,
         )
 
     def _share(self, chains: tuple[Speculation, ...]) -> None:
@@ -149,7 +150,7 @@ class SweepRun:
                 progress=narrator("sweep", say),
             )
             if self._servers.device == "cpu":
-                self.load.append(check_load(before, CpuTime.now(pids)))
+                self.load.append(check_load((before, CpuTime.now(pids)), part="sweep"))
         return taken
 
     def _keep(self, turns: Mapping[str, Turns], settings: tuple[Speculation, ...], *, how: How) -> None:
@@ -187,8 +188,14 @@ class SweepRun:
             )
         )
 
+    @property
+    def _crowded(self) -> bool:
+        return any(check.status == "fail" and check.id == "measure.crowded-sweep" for check in self.load)
+
     def _trusted(self) -> list[Arm]:
         """Return the arms whose speed may rule out another: a shared boot's only once it is shown to be as fast."""
+        if self._crowded:
+            return []
         parity = self._parity is not None and self._parity.shown
         return [arm for arm in self._arms if not arm.apart and (parity or arm.how != "one-boot")]
 

@@ -8,12 +8,12 @@ from pytest_specprobe.measure.apart import check_apart
 from pytest_specprobe.measure.passes import ThroughputRuns, apart_pass, natural_lengths, throughput_pass
 from pytest_specprobe.measure.records import Generation
 from pytest_specprobe.measure.texts import dropped_prompts
-from pytest_specprobe.measure.throughput import BaselineSource, Throughput, measure_throughput
+from pytest_specprobe.measure.throughput import BaselineSource, KnownBaseline, Throughput, measure_throughput
 from pytest_specprobe.probe.baselines import Baseline
 from pytest_specprobe.probe.phases import PhaseLog, narrator
 from pytest_specprobe.probe.servers import ProbeServers
 from pytest_specprobe.probe.watch import Watch
-from pytest_specprobe.server.load import CpuTime, check_load
+from pytest_specprobe.server.load import CpuTime, Part, check_load
 
 
 class Timing:
@@ -25,17 +25,21 @@ class Timing:
         self._watch = watch
         self.load: list[Finding] = []
 
-    def measure(self, texts: Sequence[Generation], *, streams: int) -> tuple[ThroughputRuns, Throughput]:
+    def measure(
+        self, texts: Sequence[Generation], *, streams: int, deciding: bool = True
+    ) -> tuple[ThroughputRuns, Throughput]:
         """Measure the decode rate at this many requests in flight, each as long as its text in the acceptance pass.
 
+        :param deciding: whether the verdict rests on it. A known baseline is of that many streams, and of no other.
         :raises MeasurementError: if a request fails; the measurement is then invalid.
         """
         base = self._servers.baseline()
-        runs = self._in_turn(texts, streams) if base.apart else self._interleaved(base, texts, streams)
+        part: Part = "machine" if deciding else "level"
+        runs = self._in_turn(texts, streams, part) if base.apart else self._interleaved(base, texts, streams, part)
         self._servers.prove_again()
-        return runs, _rates(runs, base, texts, streams=streams)
+        return runs, _rates(runs, base, texts, streams=streams, known=base.known if deciding else None)
 
-    def _interleaved(self, base: Baseline, texts: Sequence[Generation], streams: int) -> ThroughputRuns:
+    def _interleaved(self, base: Baseline, texts: Sequence[Generation], streams: int, part: Part) -> ThroughputRuns:
         server = self._servers.server()
         what = "throughput" if streams == 1 else f"throughput, {streams} streams"
         if base.server is not None:
@@ -52,19 +56,20 @@ class Timing:
                 plain,
                 self._servers.prompts(),
                 new_tokens=natural_lengths(texts),
-                repeats=1,
+                # a turn of several streams is all prompts, so that only a second round turns the order over
+                repeats=1 if streams == 1 else 2,
                 concurrency=streams,
                 progress=narrator(what, say),
             )
         if server.vouched and server.device == "cpu":
-            self.load.append(check_load(before, CpuTime.now(pids)))
+            self.load.append(check_load((before, CpuTime.now(pids)), part=part))
         return runs
 
-    def _in_turn(self, texts: Sequence[Generation], streams: int) -> ThroughputRuns:
+    def _in_turn(self, texts: Sequence[Generation], streams: int, part: Part) -> ThroughputRuns:
         """Measure two servers that are never up together; the boots between the turns are phases of their own."""
-        drafter, baseline = self._servers.relay().seats()
         what = f"throughput, {streams} stream{'s' * (streams > 1)}, in turn with the baseline"
-        with self._phases.phase("probe", what) as say:
+        with self._phases.phase("probe", what) as say, self._servers.relay(self._watch) as relay:
+            drafter, baseline = relay.seats()
             runs = apart_pass(
                 drafter,
                 baseline,
@@ -74,14 +79,18 @@ class Timing:
                 progress=narrator(what, say),
             )
         self.load.append(check_apart(runs.drafter))
+        if relay.turns:
+            self.load.append(check_load(*relay.turns, part=part))
         return runs
 
 
-def _rates(runs: ThroughputRuns, base: Baseline, texts: Sequence[Generation], *, streams: int) -> Throughput:
+def _rates(
+    runs: ThroughputRuns, base: Baseline, texts: Sequence[Generation], *, streams: int, known: KnownBaseline | None
+) -> Throughput:
     booted: BaselineSource = "boot" if base.server and base.server.owned else "attached"
     return measure_throughput(
         runs.drafter,
-        baseline=runs.baseline or base.known,
+        baseline=runs.baseline or known,
         baseline_source="alternating" if base.apart else booted,
         dropped=dropped_prompts(texts),
         concurrency=streams,

@@ -1,8 +1,9 @@
 """How much of the machine others used while a pass ran: what makes tok/s on a shared CPU wide or wrong."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import psutil
 
@@ -11,6 +12,13 @@ from pytest_specprobe.findings import Finding
 # Below the second, drafter and baseline lose alike, and speedups stay what they are; above it they were seen to be
 # off by a third (eight processes on two cores), which no interval over prompts holds.
 _BUSY_SHARE, _CROWDED_SHARE = 0.10, 0.40
+Part = Literal["machine", "level", "sweep"]
+"""What was measured meanwhile: what the verdict rests on (the whole machine is then too busy for it), or more."""
+_PARTS: Mapping[Part, str] = {
+    "machine": "the throughput pass",
+    "level": "a throughput pass of more streams",
+    "sweep": "the sweep",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +41,22 @@ class CpuTime:
         return cls(times.user + times.nice + times.system, own, time.monotonic())
 
 
-def check_load(before: CpuTime, after: CpuTime) -> Finding:
-    """Check that other processes used little of the machine between two moments.
+def check_load(*turns: tuple[CpuTime, CpuTime], part: Part = "machine") -> Finding:
+    """Check that other processes used little of the machine during these turns, each from one moment to another.
 
     The share is of all cores: on a machine of two, one busy neighbour is 50 %.
     """
-    seconds = max(after.clock_s - before.clock_s, 1e-9) * (psutil.cpu_count() or 1)
-    others = max((after.machine_s - before.machine_s) - (after.own_s - before.own_s), 0.0) / seconds
+    seconds = sum(after.clock_s - before.clock_s for before, after in turns)
+    machine = sum(after.machine_s - before.machine_s for before, after in turns)
+    own = sum(after.own_s - before.own_s for before, after in turns)
+    others = max(machine - own, 0.0) / (max(seconds, 1e-9) * (psutil.cpu_count() or 1))
     crowded = others > _CROWDED_SHARE
     return Finding(
-        id="measure.crowded-machine" if crowded else "measure.busy-machine",
+        id=f"measure.{'crowded' if crowded else 'busy'}-{part}",
         severity="warning",
         status="fail" if others > _BUSY_SHARE else "pass",
         culprit="machine",
-        seen=f"other processes used {others:.0%} of the CPU during the throughput pass",
+        seen=f"other processes used {others:.0%} of the CPU during {_PARTS[part]}",
         expected=f"at most {_BUSY_SHARE:.0%}",
         why="They slow one server more than the other, so that even the speedup may be off by more than its interval."
         if crowded

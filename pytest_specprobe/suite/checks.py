@@ -7,21 +7,19 @@ from pytest_specprobe.record.remember import Past
 
 
 def require_gate(decision: Decision, name: str) -> None:
-    """Pass if the gate's condition ``name`` holds, or was not asked for.
+    """Pass if the gate's condition ``name`` (and each below it: ``name.workload``) holds, or was not asked for.
 
-    :raises GateFailed: if it does not hold.
+    :raises GateFailed: if one does not hold, or nothing was held against the gate at all.
     :raises Inconclusive: if the interval allows both.
     """
+    fix = decision.next[0] if decision.next else "see the reasons"
+    reasons = "\n".join(f"  {reason}" for reason in decision.reasons)
+    if not decision.gate_checks:
+        what = f"gate {name}: not asked, since there is nothing to hold against it"
+        raise GateFailed(what, culprit=decision.culprit, fix=fix, detail=reasons)
     for check in decision.gate_checks:
-        if check.name != name or check.result == "pass":
-            continue
-        reasons = "\n".join(f"  {reason}" for reason in decision.reasons)
-        raise _kind(check)(
-            _says(check),
-            culprit="drafter-file",
-            fix=decision.next[0] if decision.next else "see the reasons",
-            detail=reasons,
-        )
+        if check.result != "pass" and f"{check.name}.".startswith(f"{name}."):
+            raise _kind(check)(_says(check), culprit=decision.culprit, fix=fix, detail=reasons)
 
 
 def require_verdict(decision: Decision) -> None:

@@ -10,7 +10,8 @@ def test_acceptance(specprobe_run: ProbeRun, specprobe_acceptance: Acceptance) -
     """The measurement is sound, and the strict accept length's lower bound is above the gate's minimum."""
     specprobe_run.sampled()
     require(specprobe_run.measured().validity())
-    require_gate(specprobe_run.decision(), "min_accept_length")
+    for name in ("min_accept_length", "min_accept_length_by_workload"):
+        require_gate(specprobe_run.decision(), name)
 
 
 def test_reads_target(specprobe_run: ProbeRun, specprobe_acceptance: Acceptance) -> None:

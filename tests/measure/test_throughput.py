@@ -91,6 +91,19 @@ def test_declared_and_stored_baselines(make: Make) -> None:
     assert wide.speedup.low == pytest.approx(52 / 86.2, rel=0.02)
 
 
+@pytest.mark.parametrize("then_s", [0.2 * 1.2, 0.2 / 1.2])
+def test_a_stored_baseline_is_as_wide_as_the_machine_may_have_changed(make: Make, then_s: float) -> None:
+    """First tokens came 1.2 times as late, or as early, when it was stored: today's baseline may be either."""
+    own = [make(f"p{i}", [0, 1] * 40, depth=2, round_s=1.5 / 52) for i in range(24)]
+    rate = Estimate(52.0, 51.0, 53.0, 24)
+    got = measure_throughput(own, baseline=KnownBaseline(tok_per_s=rate, source="stored", first_token_s=then_s))
+    assert got.speedup is not None
+    assert got.speedup.low < 1 / 1.2 < 1.2 < got.speedup.high
+    same = measure_throughput(own, baseline=KnownBaseline(tok_per_s=rate, source="stored", first_token_s=0.2))
+    assert same.speedup is not None
+    assert 0.95 < same.speedup.low < same.speedup.high < 1.05
+
+
 def test_without_a_baseline_there_is_no_speedup(make: Make) -> None:
     got = measure_throughput([make(f"p{i}", [0, 1], depth=2) for i in range(2)], baseline=None)
     data = got.to_json()

@@ -45,6 +45,7 @@ def test_a_sound_pass_fails_nothing_and_says_what_was_looked_at(make: Make, plai
     ("change", "expected"),
     [
         ({"rounds": None, "accepted": None, "histogram": None}, ["proof.no-speculation-fields"]),
+        ({"rounds": 0, "accepted": 0, "histogram": (0, 0, 0)}, ["proof.no-speculation-fields"]),
         ({"histogram": (18, 12, 7)}, ["measure.histogram"]),
         ({"histogram": (18, 12, 5, 1)}, ["measure.histogram"]),
         ({"completion_tokens": 62}, ["measure.token-count", "measure.server-mean"]),

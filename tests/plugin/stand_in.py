@@ -32,7 +32,7 @@ source = "fixtures://scratch_k25_mini"
 target = "mini_k25"
 workload = "few.jsonl"
 speculation = {{ num_steps = 2, eagle_topk = 1, num_draft_tokens = 3 }}
-gate = {{ max_regression = {limit}, accept_verdicts = ["profitable", "finetune", "verify-bound", "undecided"] }}
+gate = {{ {gate}max_regression = {limit}, accept_verdicts = ["profitable", "finetune", "verify-bound", "undecided"] }}
 """
 
 
@@ -115,8 +115,8 @@ def serving(handler: type[Handler]) -> Iterator[str]:
         server.server_close()
 
 
-def write_profile(folder: Path, *, limit: float = 0.0) -> None:
-    """Write the profile ``attached`` and its prompts."""
-    (folder / "specprobe.toml").write_text(PROFILE.format(limit=limit))
+def write_profile(folder: Path, *, limit: float = 0.0, gate: str = "") -> None:
+    """Write the profile ``attached`` and its prompts; ``gate`` is one more condition, as TOML."""
+    (folder / "specprobe.toml").write_text(PROFILE.format(limit=limit, gate=f"{gate}, " if gate else ""))
     prompts = [{"id": f"p{i}", "workload": "ab"[i % 2], "prompt": f"Why {'so ' * i}?"} for i in range(PROMPTS)]
     (folder / "few.jsonl").write_text("".join(json.dumps(prompt) + "\n" for prompt in prompts))

@@ -147,11 +147,14 @@ def test_without_a_stored_benchmark_there_is_still_a_number(
     assert (switch == "-n2") == ("no pytest-xdist workers" in result.stdout.str())
 
 
-def test_a_run_of_benchmarks_only_has_no_verdict_and_is_not_green(
-    pytester: pytest.Pytester, attached: tuple[str, ...]
+@pytest.mark.parametrize(("least", "code"), [(0.5, 0), (5.0, 1)])
+def test_a_run_of_benchmarks_only_is_held_against_the_gate(
+    pytester: pytest.Pytester, attached: tuple[str, ...], least: float, code: int
 ) -> None:
-    write_profile(pytester.path)
-    assert pytester.runpytest_inprocess(*attached, "--benchmark-only").ret == 11
+    write_profile(pytester.path, gate=f"min_speedup = {least}")
+    run = pytester.runpytest_inprocess(*attached, "--benchmark-only")
+    assert run.ret == code
+    run.stdout.fnmatch_lines(["*gate *passed*" if code == 0 else "*gate *failed*"])
 
 
 CODSPEED = """

@@ -40,7 +40,7 @@ def test_the_share_is_of_all_cores(others: float, status: str, name: str) -> Non
     after = replace(
         before, machine_s=1000.0 + 10 * cores * (0.4 + others), own_s=10.0 + 10 * cores * 0.4, clock_s=10.0
     )
-    finding = check_load(before, after)
+    finding = check_load((before, after))
     assert finding.status == status
     assert finding.id == f"measure.{name}-machine"
     assert f"{others:.0%}" in finding.seen
