@@ -314,7 +314,7 @@ class ProbeRun:
         self.servers.close()
 
     def _keep_baseline(self) -> None:
-        """Store the baseline for later runs, unless a check says that it was not alone or that something went wrong."""
+        """Store the baseline for later runs, unless a check says that it was not alone or went wrong."""
         wrong = [f for f in self.state().findings if f.status == "fail" and f.id.startswith("measure.")]
         if not any(f.severity == "error" or f.id in _BUSY for f in wrong):
             self.servers.baselines.keep(self._once.peek("speed")[1])
