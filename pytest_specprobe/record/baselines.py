@@ -58,12 +58,13 @@ class StoredBaseline:
         """
         try:
             rows = tuple((str(i), int(tokens), float(s)) for i, tokens, s in line["rows"])
-            rate, first = Estimate(**line["tok_per_s"]), float(line["first_token_s"])
+            told, first = line["tok_per_s"], float(line["first_token_s"])
+            rate = Estimate(float(told["value"]), float(told["low"]), float(told["high"]), int(told["n"]))
             if not 0 < rate.low <= rate.value <= rate.high < math.inf or not 0 < first < math.inf:
                 raise ValueError("a rate must be positive and inside its interval")
             created = datetime.fromisoformat(line["created"]).astimezone(UTC).isoformat(timespec="seconds")
             return cls(created=created, key=Key(dict(line["key"])), tok_per_s=rate, first_token_s=first, rows=rows)
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"not a baseline: {error!r}") from error
 
     def known(self, *, now: datetime) -> KnownBaseline:

@@ -5,9 +5,10 @@ Invariant: only runs whose gate passed are kept, so that a reference is always a
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import UnionType
 from typing import Any, Self
 
 from pytest_specprobe.record import journal
@@ -35,8 +36,14 @@ class Row:
     baseline_decode_s: float | None = None
 
 
-_PLAIN = ("created", "tool", "commit", "drafter", "target", "verdict", "gate", "quiet")
+_KINDS: Mapping[str, type | UnionType] = {
+    "created": str, "tool": str, "commit": str | None, "drafter": str, "target": str, "verdict": str | None,
+    "gate": str | None, "quiet": bool, "crowded": bool,
+}  # fmt: skip
 _BUSY, _CROWDED = "measure.busy-machine", "measure.crowded-machine"
+# Beyond it an integer may not fit into a float.
+_LARGEST = 1e18
+_ESTIMATE = ("value", "low", "high", "n")
 _COLUMNS = tuple(field.name for field in fields(Row))
 
 
@@ -93,13 +100,17 @@ class Run:
         :raises ValueError: if it is not one.
         """
         try:
-            plain = {name: line[name] for name in _PLAIN}
+            plain = {name: line[name] for name in _KINDS if name != "crowded"}
             rows = tuple(Row(**dict(zip(line["columns"], row, strict=True))) for row in line["rows"])
             values = {name: line["values"][name] for name in VALUES if name in line["values"]}
-            if any({"value", "low", "high", "n"} - value.keys() for value in values.values()):
-                raise ValueError("a value has no interval")
-            crowded = bool(line.get("crowded"))
-            return cls(**plain, key=Key(dict(line["key"])), values=values, rows=rows, crowded=crowded)
+            run = cls(
+                **plain, key=Key(dict(line["key"])), values=values, rows=rows, crowded=line.get("crowded", False)
+            )
+            if wrong := ", ".join(dict.fromkeys(_wrong(run))):
+                raise ValueError(f"not a run: {wrong} is not what it must be")
+            # neither NaN nor half a character, wherever it would be compared or shown
+            json.dumps(line, ensure_ascii=False, allow_nan=False).encode()
+            return run
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a run: {error!r}") from error
 
@@ -204,3 +215,22 @@ def _shared_cpu(entry: Mapping[str, Any], *ids: str) -> bool:
 
 def _seconds(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
+
+
+def _wrong(run: Run) -> Iterator[str]:
+    """Name what has another type than the run says, or is no number that arithmetic takes."""
+    yield from (name for name, kind in _KINDS.items() if not isinstance(getattr(run, name), kind))
+    if not isinstance(run.key.parts.get("flags", {}), dict):
+        yield "key.flags"
+    for name, value in run.values.items():
+        if not all(_number(value[part]) for part in _ESTIMATE):
+            yield f"values.{name}"
+    for row in run.rows:
+        texts, numbers = _COLUMNS[:2], _COLUMNS[2:]
+        yield from (f"rows.{name}" for name in texts if not isinstance(getattr(row, name), str))
+        found = {name: getattr(row, name) for name in numbers}
+        yield from (f"rows.{name}" for name, value in found.items() if not (value is None or _number(value)))
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST

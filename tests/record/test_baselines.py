@@ -116,6 +116,15 @@ def test_lines_that_are_no_baseline_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / NAME
     journal.append(path, {"schema": 1, "created": "yesterday", "key": dict(KEY.parts), "tok_per_s": {}, "rows": []})
     journal.append(path, {**stored().to_json(), "tok_per_s": {"value": -1.0, "low": -1.0, "high": 1.0, "n": 3}})
+    wrong: tuple[dict[str, Any], ...] = (
+        {"first_token_s": 10**400},
+        {"created": "9999-12-31T23:59:59-12:00"},
+        *({"tok_per_s": {**stored().tok_per_s.to_json(), "n": n}} for n in (None, "x", float("nan"), float("inf"))),
+        *({"tok_per_s": {**stored().tok_per_s.to_json(), "high": high}} for high in ("x", 10**400)),
+    )
+    for told in wrong:
+        with path.open("a") as file:
+            file.write(json.dumps({**stored().to_json(), **told}) + "\n")
     assert find(KEY, path=path) is None
     store(stored(), path=path)
     assert find(KEY, path=path) == stored()

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_specprobe.cli import main
 from pytest_specprobe.profiles import Gate
 from pytest_specprobe.record import history, journal
 from pytest_specprobe.record.history import Row, Run, keep, run_of
 from pytest_specprobe.record.key import Key, hardware, key_of
+from pytest_specprobe.record.regression import compare
 from tests.record.runs import KEY, World, another_key
 from tests.record.simulated import World as Probe
 from tests.record.simulated import entry, fault, report
@@ -220,6 +222,42 @@ def test_any_run_survives_its_line(rows: list[Row], parts: dict[str, Any]) -> No
 def test_a_line_that_is_no_run_is_a_value_error(line: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="not a run"):
         Run.parse(line)
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every path into a line: of each list its first item."""
+    items = (
+        value.items() if isinstance(value, dict) else list(enumerate(value))[:1] if isinstance(value, list) else ()
+    )
+    return [at, *(place for key, inner in items for place in places(inner, (*at, key)))]
+
+
+def changed(line: Any, place: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    found = inner = json.loads(json.dumps(line))
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    return dict(found)
+
+
+LINE = World(prompts=3).history(4, 2)[1].to_json()
+
+
+@pytest.mark.parametrize("place", places(LINE)[1:], ids=lambda place: ".".join(map(str, place)))
+def test_one_wrong_field_costs_its_line_alone(place: tuple[Any, ...], tmp_path: Path) -> None:
+    earlier = World(prompts=3).history(4, 1)[0]
+    values: tuple[Any, ...] = (None, "x", "", 5, -1, True, [], {}, float("nan"), float("inf"), 10**400, "\ud800")
+    lines = [earlier.to_json(), *(changed(LINE, place, value) for value in values)]
+    (tmp_path / history.NAME).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = history.read(tmp_path)
+    assert earlier in found.runs
+    for run in found.runs:
+        # whatever is taken for a run can be compared, named, and written again
+        assert compare(run, [earlier])
+        assert run.id
+        assert earlier.key.differences(run.key) is not None
+        json.dumps(run.to_json(), ensure_ascii=False, allow_nan=False).encode()
+    assert main(["history", str(tmp_path)]) == 0
 
 
 def test_differences_name_both_sides() -> None:
