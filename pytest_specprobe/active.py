@@ -37,6 +37,7 @@ class ActivePlugin:
         self._seen: dict[str, str] = {}
         self._outcome = Outcome()
         self._left: Counter[str | None] = Counter()
+        self._ran = False
         _refuse_workers(config, settings)
         if not settings.static:
             _require_benchmark(config)
@@ -121,10 +122,12 @@ class ActivePlugin:
         self._outcome.wanted = self.session.wanted
         self._left = Counter(_drafter_of(item) for item in session.items)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Count down: a drafter's servers end with the last of its tests."""
         self._left[_drafter_of(item)] -= 1
+        self._ran = not self._config.option.setupplan
+        return (yield)
 
     def awaits(self, drafter: str) -> bool:
         """Tell whether a test of this drafter is still to come."""
@@ -163,8 +166,11 @@ class ActivePlugin:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Decide, write the report, stop every server, and set the exit code."""
-        if self._config.option.collectonly:
+        """Decide, write the report, stop every server, and set the exit code.
+
+        Where no test ran there is nothing to decide: the report of the last run stays, and so does pytest's code.
+        """
+        if not self._ran:
             self.session.close()
             return
         entries = self.session.finish()
@@ -176,7 +182,7 @@ class ActivePlugin:
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Print the verdict first, then why, then the numbers, then what to do."""
-        if self._config.option.collectonly:
+        if not self._ran:
             return
         for line in summary(self.session.report(), colour=terminalreporter.hasmarkup):
             terminalreporter.write_line(line)
@@ -223,10 +229,10 @@ def _extra_args(config: pytest.Config) -> Callable[[Profile], tuple[str, ...]]:
 
 def _refuse_workers(config: pytest.Config, settings: Settings) -> None:
     """Several workers would each boot a server, and pytest-benchmark switches itself off under them."""
-    workers = getattr(config.option, "numprocesses", None)
-    if (workers or hasattr(config, "workerinput")) and settings.server is None:
+    if options.wants_workers(config) and settings.server is None:
         raise pytest.UsageError(
-            "--specprobe-drafter boots one server per session, so it does not run under pytest-xdist: drop -n, "
+            "--specprobe-drafter boots one server per session, so it does not run under pytest-xdist: drop -n "
+            "(or --dist and --tx), "
             "or attach to a running server with --specprobe-server URL"
         )
 

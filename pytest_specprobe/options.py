@@ -3,12 +3,14 @@
 Imported at every pytest start: standard library and pytest only.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_specprobe.settings import Baseline, Device, Settings
+from pytest_specprobe.urls import url_problem
 
 if TYPE_CHECKING:
     from pytest_specprobe.profiles import Speculation
@@ -36,6 +38,10 @@ _VALUES = (
     ("device", "auto|cuda|cpu", "where owned servers run; auto never puts a big model on a CPU (default: auto)"),
     ("python", "PATH", "interpreter that holds SGLang (default: the one that runs pytest)"),
     ("boot-timeout", "S", "seconds to wait for a server to become ready (default: the profile's, 1800)"),
+)
+_ABOUT_BOOTS = (
+    *("--specprobe-device", "--specprobe-python", "--specprobe-boot-timeout"),
+    *("--specprobe-blind", "--no-specprobe-blind"),
 )
 _FLAGS = (
     ("static", "check files only: no boot, no GPU, no verdict"),
@@ -75,14 +81,14 @@ def read_settings(config: pytest.Config) -> Settings:
 
     :raises pytest.UsageError: naming every unusable value at once.
     """
-    problems: list[str] = []
+    problems = [f"--specprobe-{name}: the value is empty" for name, *_ in _VALUES if _empty(config, name)]
     here = config.invocation_params.dir
     text = {name: _text(config, name) for name, *_ in _VALUES}
     settings = Settings(
         drafters=drafters(config),
         root=config.rootpath,
-        profiles=_path(here, text["profiles"]),
-        report=_path(here, text["report"]) or here / ".specprobe",
+        profiles=_path(config, "profiles"),
+        report=_path(config, "report") or here / ".specprobe",
         server=_url("server", text["server"], problems),
         baseline=_baseline(text["baseline"], problems),
         blind=_tristate(config, problems),
@@ -92,21 +98,34 @@ def read_settings(config: pytest.Config) -> Settings:
         sweep=_sweep(text["sweep"], problems),
         static=_flag(config, "static"),
         device=_device(text["device"], problems),
-        python=_path(here, text["python"]),
+        python=_path(config, "python"),
         boot_timeout_s=_positive("boot-timeout", text["boot-timeout"], problems),
     )
     if settings.profiles is not None and not settings.profiles.is_file():
         problems.append(f"--specprobe-profiles: no such file: {settings.profiles}")
+    if settings.server is not None:
+        problems.extend(_of_no_use_beside_a_server(config))
     if problems:
         raise pytest.UsageError("\n".join(problems))
     return settings
 
 
 def drafters(config: pytest.Config) -> tuple[str, ...]:
-    """Return the drafters named on the command line, else in the ini file; each once, in order."""
-    named: list[str] = config.getoption(DRAFTER, default=None) or config.getini(DRAFTER)
+    """Return the drafters named on the command line, else in the ini file; each once, in order.
+
+    :raises pytest.UsageError: if none is named, and the command line asks for a probe all the same: a variable that
+        is not set would turn the gate into a run of the project's own tests.
+    """
+    typed: list[str] | None = config.getoption(DRAFTER, default=None)
+    named = config.getini(DRAFTER) if typed is None else typed
     parts = (part.strip() for entry in named for part in entry.split(","))
-    return tuple(dict.fromkeys(part for part in parts if part))
+    found = tuple(dict.fromkeys(part for part in parts if part))
+    if typed is not None and not found:
+        raise pytest.UsageError(f"--specprobe-drafter={','.join(typed)} names no drafter; is a variable not set?")
+    lost = [] if found else _typed(config)
+    if lost:
+        raise pytest.UsageError(f"{', '.join(lost)} needs --specprobe-drafter=NAME: without one, nothing is probed")
+    return found
 
 
 def wants_plan(config: pytest.Config) -> bool:
@@ -119,11 +138,40 @@ def attaches(config: pytest.Config) -> bool:
     return _text(config, "server") is not None
 
 
+def wants_workers(config: pytest.Config) -> bool:
+    """Tell whether pytest-xdist is to run the tests elsewhere, by whichever of its options, or already does."""
+    option = config.option
+    asked = getattr(option, "numprocesses", None) or getattr(option, "tx", None)
+    return bool(asked) or getattr(option, "dist", "no") != "no" or hasattr(config, "workerinput")
+
+
 def leave_workers_out(config: pytest.Config) -> None:
     """Keep pytest-xdist from handing the tests to workers, each of which would measure the same server at once."""
-    if getattr(config.option, "dist", "no") != "no":
+    if wants_workers(config):
         config.option.numprocesses, config.option.tx, config.option.dist = 0, [], "no"
         config.stash[WORKERS_LEFT_OUT] = True
+
+
+def _typed(config: pytest.Config) -> list[str]:
+    """Return the names of our options that this very command line has: neither ini values nor ``addopts``."""
+    words = (str(word).partition("=")[0] for word in config.invocation_params.args)
+    return list(dict.fromkeys(word for word in words if word.startswith(("--specprobe-", "--no-specprobe-"))))
+
+
+def _of_no_use_beside_a_server(config: pytest.Config) -> Iterator[str]:
+    baseline = _text(config, "baseline")
+    for option in _typed(config):
+        if option == "--specprobe-baseline" and baseline in ("boot", "stored", "alternating"):
+            yield (
+                f"--specprobe-baseline {baseline} boots a server, and beside --specprobe-server none is booted: "
+                "give the URL of one without speculation, tok/s, or none"
+            )
+        elif option in _ABOUT_BOOTS:
+            yield f"{option} is about servers that are booted, and beside --specprobe-server none is: drop one"
+
+
+def _empty(config: pytest.Config, name: str) -> bool:
+    return bool(config.getoption(_dest(name), default=None) == "")
 
 
 def _dest(name: str) -> str:
@@ -149,22 +197,27 @@ def _tristate(config: pytest.Config, problems: list[str]) -> bool | None:
     return None if text is None else text == "yes"
 
 
-def _path(here: Path, text: str | None) -> Path | None:
+def _path(config: pytest.Config, name: str) -> Path | None:
+    """Return a path: typed, it starts at the current folder; in an ini file, at the project's."""
+    text = _text(config, name)
+    typed = config.getoption(_dest(name), default=None) is not None
+    here = config.invocation_params.dir if typed else config.rootpath
     # absolute, not resolved: an interpreter of a virtual environment is a link that must stay one
     return None if text is None else (here / Path(text).expanduser()).absolute()
 
 
 def _url(option: str, text: str | None, problems: list[str]) -> str | None:
-    if text is not None and not text.startswith(("http://", "https://")):
-        problems.append(f"--specprobe-{option}: {text!r} is no URL; write http://HOST:PORT")
+    problem = None if text is None else url_problem(text)
+    if problem:
+        problems.append(f"--specprobe-{option}: {problem}")
     return text
 
 
 def _baseline(text: str | None, problems: list[str]) -> Baseline | None:
     if text is None or text in ("stored", "boot", "alternating", "none"):
         return text
-    if text.startswith(("http://", "https://")):
-        return text
+    if any(mark in text for mark in ":/@?#"):
+        return _url("baseline", text, problems)
     return _positive("baseline", text, problems)
 
 

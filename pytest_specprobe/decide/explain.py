@@ -42,7 +42,10 @@ def next_steps(seen: Evidence, verdict: Verdict, more: int | None, *, short: boo
         if not seen.timed:
             return
         if seen.speedup is None:
-            yield "give a baseline: --specprobe-baseline boot, stored, or a number in tok/s"
+            yield (
+                "give a baseline: --specprobe-baseline boot or stored, or a number in tok/s; beside an attached "
+                "server a number, or the URL of one without speculation"
+            )
         elif more is not None:
             yield f"about {more} more prompts of the same kind would probably settle it"
         else:

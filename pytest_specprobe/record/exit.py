@@ -21,19 +21,20 @@ def exit_code(exitstatus: int, outcome: Outcome, entries: Mapping[str, Mapping[s
     """Return the exit code; the first rule that applies.
 
     pytest's own 4 (usage), 3 (internal error) and 2 (interrupted); 11 if something could not be probed; 1 if a
-    check or the gate failed; 10 if the gate is inconclusive; 0 if it passed. A drafter whose acceptance test was
-    selected and that has no verdict is never green, whatever the tests said. pytest's 5 (nothing collected) stays.
+    check or a gate failed; 10 if a gate is inconclusive; 0 if all passed. The gate of every entry counts, also where
+    the run was asked for less than a verdict: the code never says better than the report. A drafter whose acceptance
+    test was selected and that has no verdict is never green, whatever the tests said.
     """
     if exitstatus in _PYTESTS_OWN:
         return exitstatus
-    gates = {name: entries[name]["gate"] for name in outcome.wanted if name in entries}
+    gates = {entry["gate"] for entry in entries.values()}
     undecided = [name for name in outcome.wanted if entries.get(name, {}).get("verdict") is None]
     if "impossible" in outcome.failures:
         return IMPOSSIBLE
-    if "failed" in outcome.failures or "fail" in gates.values():
+    if "failed" in outcome.failures or "fail" in gates:
         return FAILED
-    if "error" in gates.values() or (undecided and not static):
+    if "error" in gates or (undecided and not static):
         return IMPOSSIBLE
-    if "inconclusive" in outcome.failures or "inconclusive" in gates.values():
+    if "inconclusive" in outcome.failures or "inconclusive" in gates:
         return INCONCLUSIVE
     return exitstatus

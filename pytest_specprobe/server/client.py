@@ -19,6 +19,7 @@ from pytest_specprobe.server.deadline import deadline, transport
 from pytest_specprobe.server.generation import Arrivals, best_of, gaps_of
 from pytest_specprobe.server.info import ServerInfo
 from pytest_specprobe.server.redaction import redact_text
+from pytest_specprobe.urls import url_problem
 
 logger = logging.getLogger(__name__)
 
@@ -326,18 +327,12 @@ class Client(Closing):
 
 
 def _checked(url: str, *, with_key: bool) -> str:
-    parts = urlsplit(url if "//" in url else f"http://{url}")
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ServerError(
-            f"{redact_text(url)} is no http(s) URL", culprit="harness", fix="name it as http://HOST:PORT"
-        )
-    if parts.username or parts.password:
-        raise ServerError(
-            "the server's URL holds a password, which would end up in logs",
-            culprit="harness",
-            fix="put the key into SPECPROBE_API_KEY instead",
-        )
-    if with_key and parts.scheme == "http" and not is_loopback(parts.hostname):
+    url = url if "//" in url else f"http://{url}"
+    problem = url_problem(url)
+    if problem:
+        raise ServerError(problem, culprit="harness", fix="name the server as http://HOST:PORT")
+    parts = urlsplit(url)
+    if with_key and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         logger.warning("the API key goes to %s unencrypted; https would protect it", parts.hostname)
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 

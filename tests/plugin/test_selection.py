@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.plugin.stand_in import FIXTURES
+
 ITEMS = [
     "specprobe/test_vocab_mapping.py::test_vocab_mapping[{0}]",
     "specprobe/test_wiring.py::test_wiring[{0}]",
@@ -118,6 +120,7 @@ def test_a_machine_without_files_and_gpus_ends_in_11(pytester: pytest.Pytester) 
         (["--specprobe-drafter=aq_k2", "--specprobe-boot-timeout=nan"], "*'nan' is not a positive number*"),
         (["--specprobe-drafter=aq_k2", "--specprobe-profiles=none.toml"], "*no such file*none.toml*"),
         (["--specprobe-drafter=aq_k2", "-n2"], "*does not run under pytest-xdist*"),
+        (["--specprobe-drafter=aq_k2", "--dist=load", "--tx=2*popen"], "*does not run under pytest-xdist*"),
     ],
 )
 def test_unusable_options_end_in_4(pytester: pytest.Pytester, args: list[str], message: str) -> None:
@@ -137,10 +140,10 @@ def test_unusable_options_end_in_4(pytester: pytest.Pytester, args: list[str], m
 )
 def test_a_plan_prices_the_sweep_in_boots(pytester: pytest.Pytester, args: list[str], says: str) -> None:
     sweep, *more = args
+    pytester.makeini("[pytest]\nspecprobe_device = cpu\n")
     result = pytester.runpytest_subprocess(
-        "--specprobe-drafter=aq_k2_mini", "--specprobe-device=cpu", f"--specprobe-sweep={sweep}", *more,
-        "--specprobe-plan",
-    )  # fmt: skip
+        "--specprobe-drafter=aq_k2_mini", f"--specprobe-sweep={sweep}", *more, "--specprobe-plan"
+    )
     assert result.ret == 0
     result.stdout.fnmatch_lines([f"  sweep         {says}"])
 
@@ -157,6 +160,39 @@ def test_a_plan_over_several_machines_says_what_each_must_run(pytester: pytest.P
             "*8 GPUs needed, 0 found*",
         ]
     )
+
+
+BROKEN = """
+[drafters.bad]
+source = "bad"
+target = "mini_k25"
+speculation = { num_steps = 2, eagle_topk = 1, num_draft_tokens = 3 }
+"""
+
+
+def test_a_narrowed_run_of_a_broken_drafter_is_not_green(pytester: pytest.Pytester) -> None:
+    """The one selected test passes; what is broken is something else."""
+    drafter = shutil.copytree(FIXTURES / "scratch_k25_mini", pytester.path / "bad")
+    config = json.loads((drafter / "config.json").read_text()) | {"num_attention_heads": 3}
+    (drafter / "config.json").write_text(json.dumps(config))
+    (pytester.path / "specprobe.toml").write_text(BROKEN)
+    result = pytester.runpytest_subprocess("--specprobe-drafter=bad", "--specprobe-static", "-k", "vocab_mapping")
+    result.assert_outcomes(passed=1, deselected=7)
+    result.stdout.fnmatch_lines(["*BROKEN*", "*gate * failed"])
+    assert result.ret == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [(["--fixtures"], 0), (["--cache-show"], 0), (["--setup-plan"], 0), (["nowhere.py"], 4), (["-k", "nothing"], 5)],
+)
+def test_a_run_without_tests_leaves_the_last_report(pytester: pytest.Pytester, args: list[str], code: int) -> None:
+    kept = pytester.mkdir(".specprobe") / "report.json"
+    kept.write_text("the last run's")
+    result = pytester.runpytest_subprocess("--specprobe-drafter=dense_mini", "--specprobe-static", *args)
+    assert result.ret == code
+    assert kept.read_text() == "the last run's"
+    assert "= specprobe =" not in result.stdout.str()
 
 
 def test_a_report_that_cannot_be_written_is_an_error_and_not_a_crash(pytester: pytest.Pytester) -> None:

@@ -35,6 +35,17 @@ def test_first_rule_that_applies(
     assert exit_code(exitstatus, outcome, entry(verdict, gate), static=False) == expected
 
 
+@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize(
+    ("verdict", "gate", "expected"),
+    [("broken", "fail", 1), ("undecided", "inconclusive", 10), (None, "error", 11), ("finetune", "pass", 0)],
+)
+def test_the_gate_of_a_drafter_that_was_not_to_be_measured_counts_too(
+    verdict: str | None, gate: str, expected: int, *, static: bool
+) -> None:
+    assert exit_code(0, Outcome(), entry(verdict, gate), static=static) == expected
+
+
 def test_a_narrowed_run_needs_no_verdict() -> None:
     assert exit_code(0, Outcome(), entry(None, None), static=True) == 0
     assert exit_code(0, Outcome(), entry(None, None), static=False) == 0
