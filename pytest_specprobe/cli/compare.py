@@ -2,9 +2,9 @@
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_specprobe.cli.parser import Verbs
 
@@ -22,7 +22,7 @@ def add(verbs: Verbs) -> None:
         "compare",
         help="is run B slower, or accepted less, than run A?",
         description="Compare run B with run A, paired by prompt. Exit 0 if B did not regress, 1 if it did, 10 if the "
-        "intervals cannot tell, 2 for runs that are not comparable.",
+        "intervals cannot tell, 2 for runs that are not comparable, invalid, broken or cut short.",
     )
     for name in ("a", "b"):
         verb.add_argument(
@@ -83,6 +83,9 @@ def _find(text: str, arguments: argparse.Namespace) -> "Run":
     if len(entries) != 1:
         names = ", ".join(e["name"] for e in report["drafters"])
         raise ProfileError((f"{text} holds {names or 'no drafter'}",), fix="say which one: --drafter NAME")
+    why = _unfit(entries[0])
+    if why is not None:
+        raise ProfileError((f"{text}: {entries[0]['name']} {why}",), fix="compare runs that measured what they say")
     run = history.run_of(report, entries[0])
     if run is None:
         raise ProfileError(
@@ -90,6 +93,20 @@ def _find(text: str, arguments: argparse.Namespace) -> "Run":
             fix="compare runs that reached the acceptance pass",
         )
     return run
+
+
+def _unfit(entry: Mapping[str, Any]) -> str | None:
+    """Return why the numbers of a drafter's entry say nothing; a narrowed run is fit without a verdict."""
+    wrong = [
+        f"{c['id']}: saw {c['seen']}" for c in entry["checks"] if (c["severity"], c["status"]) == ("error", "fail")
+    ]
+    why = (*wrong, *entry["invalid"], *entry["reasons"], "no reason is given")[0]
+    if entry["verdict"] == "broken":
+        return f"is broken ({why})"
+    if wrong or entry["invalid"] or entry["gate"] == "error":
+        return f"is an invalid measurement ({why})"
+    ended = any(phase["name"] == "decide" and phase["status"] == "done" for phase in entry["phases"])
+    return None if ended else "was cut short before anything was decided"
 
 
 def _require_comparable(a: "Run", b: "Run", across: tuple[str, ...]) -> None:

@@ -20,9 +20,10 @@ def add(verbs: Verbs) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
         "history",
-        help="past runs whose gate passed, each against the ones before it",
-        description="Show the runs whose gate passed, grouped by everything that makes runs comparable; runs of "
-        "different groups are never compared. Exit 0, or 2 for unusable arguments.",
+        help="kept runs, each against the ones before it",
+        description="Show the runs whose gate passed, or was open for this comparison alone, grouped by everything "
+        "that makes runs comparable; runs of different groups are never compared. "
+        "Exit 0, or 2 for unusable arguments.",
     )
     verb.add_argument(
         "path", nargs="*", type=Path, default=[Path(".specprobe")], metavar="DIR|FILE",

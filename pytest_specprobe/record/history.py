@@ -1,6 +1,7 @@
 """The runs of the past: what was measured, under which key, prompt by prompt.
 
-Invariant: only runs whose gate passed are kept, so that a reference is always a run that somebody would ship.
+Invariant: a reference is a run that somebody would ship: its gate passed, or nothing but the comparison with the past
+itself was left open. Such a run must be kept: without it there would never be references enough to tell.
 """
 
 import hashlib
@@ -124,7 +125,11 @@ class History:
 
     def before(self, run: Run) -> tuple[Run, ...]:
         """Return the earlier runs of the same key, oldest first."""
-        return tuple(other for other in self.runs if other.key == run.key and _when(other) < _when(run))
+        return tuple(other for other in self.comparable(run) if _when(other) < _when(run))
+
+    def comparable(self, run: Run) -> tuple[Run, ...]:
+        """Return the runs of the same key, oldest first, those of a clock that is ahead too."""
+        return tuple(other for other in self.runs if other.key == run.key)
 
     def of(self, drafter: str) -> "History":
         """Return the runs of one drafter's name."""
@@ -155,12 +160,14 @@ def run_of(report: Mapping[str, Any], entry: Mapping[str, Any], *, commit: str |
     )
 
 
-def keep(run: Run | None, *, path: Path) -> bool:
+def keep(run: Run | None, *, path: Path, unsure: bool = False) -> bool:
     """Append a run whose gate passed; tell whether it was kept.
 
+    :param unsure: the gate is open for the comparison with the past alone; then it is kept too.
     :raises OSError: if the file cannot be written.
     """
-    if run is None or run.gate != "pass" or run.verdict is None:
+    wanted = ("pass", "inconclusive") if unsure else ("pass",)
+    if run is None or run.gate not in wanted or run.verdict is None:
         return False
     journal.append(path, run.to_json())
     return True
@@ -209,8 +216,7 @@ def _rows(acceptance: Sequence[Mapping[str, Any]], speed: Sequence[Mapping[str, 
 
 
 def _shared_cpu(entry: Mapping[str, Any], *ids: str) -> bool:
-    busy = any(finding["id"] in ids and finding["status"] == "fail" for finding in entry["checks"])
-    return bool(busy and entry["server"]["device"] == "cpu")
+    return any(finding["id"] in ids and finding["status"] == "fail" for finding in entry["checks"])
 
 
 def _seconds(value: float | None) -> float | None:

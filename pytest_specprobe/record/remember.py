@@ -3,10 +3,13 @@
 Invariant: where the gate asks for the past (``max_regression``) it passes only if there was nothing to lose against
 or the comparison says so; a past that cannot be read, or a run of which it is not known what it compares with, is
 inconclusive and never a pass.
+
+A run is held against the median of the last runs and against that of the first: a slow drift takes the last with
+it. A run that is inconclusive for this comparison alone is kept, since few runs cannot tell what ten can.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,14 +31,26 @@ _NO_KEY = "not known what this run may be compared with: its engine, flags or fi
 class Past:
     """A run beside the earlier runs of its key, oldest first.
 
-    ``run`` is None where nothing was measured or the key is not known; ``changes`` is empty for the first run of a
-    key, and for an invalid measurement; ``problem`` says why the past could not be asked.
+    ``run`` is None where nothing was measured or the key is not known. ``runs`` are the last ones and ``changes``
+    what this run is to them, empty for the first run of a key, and for an invalid measurement; ``drift`` is what it
+    is to the first ones, empty where these are the last ones. ``problem`` says why the past could not be asked.
     """
 
     run: Run | None
     runs: tuple[Run, ...] = ()
     changes: tuple[Change, ...] = ()
+    drift: tuple[Change, ...] = ()
     problem: str | None = None
+
+    @property
+    def compared(self) -> bool:
+        """Whether this run was really held against the past, on a machine that was its own.
+
+        A quiet run after none but busy ones counts: it is the reference that they are not.
+        """
+        if self.run is None or self.problem is not None or not self.changes:
+            return False
+        return all(c.ratio is not None and (self.run.quiet or not c.noisy) for c in judged(self.changes))
 
     def check(self, *, limit: float) -> GateCheck:
         """Return the gate's condition: no judged measure is less than before by more than ``limit``."""
@@ -44,16 +59,21 @@ class Past:
         if self.problem is not None:
             found, seen = "inconclusive", self.problem
         elif self.changes:
-            results = [(_result(change), change) for change in judged(self.changes)]
+            results = list(self._results())
             found = worst(result for result, _ in results)
-            seen = "; ".join(_said(change) for result, change in results if result == found)
+            seen = "; ".join(said for result, said in results if result == found)
         return GateCheck(name=CHECK, result=found, seen=seen, wanted=f"at least {1 - limit:g} of before")
 
     def reason(self, check: GateCheck) -> str:
         """Say in one sentence why that condition does not pass."""
         if self.problem is not None:
             return f"earlier runs: {check.seen}"
-        return f"against the last {self.changes[0].references} runs of the same key: {check.seen}"
+        return f"against earlier runs of the same key: {check.seen}"
+
+    def _results(self) -> Iterator[tuple[Result, str]]:
+        for which, changes in (("last", self.changes), ("first", self.drift)):
+            for change in judged(changes) if changes else ():
+                yield _result(change), _said(change, which)
 
 
 def look_back(report: Mapping[str, Any], entry: Mapping[str, Any], *, folder: Path, limit: float) -> Past:
@@ -62,17 +82,41 @@ def look_back(report: Mapping[str, Any], entry: Mapping[str, Any], *, folder: Pa
     if run is None:
         return Past(run=None, problem=_NO_KEY if entry["acceptance"] is not None else None)
     try:
-        runs = history.read(folder).before(run)[-LAST:]
+        found = history.read(folder)
     except OSError as error:
         return Past(run=run, problem=str(error))
-    valid = run.gate != "error"
-    return Past(run=run, runs=runs, changes=compare(run, runs, minimum=limit or MINIMUM) if runs and valid else ())
+    runs = found.comparable(run)
+    if found.skipped and not runs:
+        # any of these lines may be the past that was asked for
+        more = f" and {len(found.skipped) - 1} more lines" if len(found.skipped) > 1 else ""
+        return Past(run=run, problem=f"not readable, and no other line is of this key: {found.skipped[0]}{more}")
+    return hold(run, runs, limit=limit)
+
+
+def hold(run: Run, runs: Sequence[Run], *, limit: float) -> Past:
+    """Hold a run against all earlier ones of its key, oldest first; ``limit`` as for :func:`look_back`."""
+    last, first = runs[-LAST:], _first(runs)
+    if not last or run.gate == "error":
+        return Past(run=run, runs=tuple(last))
+    least = limit or MINIMUM
+    return Past(
+        run=run,
+        runs=tuple(last),
+        changes=compare(run, last, minimum=least),
+        drift=compare(run, first, minimum=least) if first else (),
+    )
+
+
+def _first(runs: Sequence[Run]) -> Sequence[Run]:
+    """Return the first runs whose times can be compared with, where there are others since."""
+    quiet = [run for run in runs if run.quiet]
+    return quiet[:LAST] if len(quiet) > LAST else ()
 
 
 def remember(
     report: dict[str, Any], *, folder: Path, limits: Mapping[str, float], environ: Mapping[str, str]
 ) -> None:
-    """Add ``history`` to every entry of ``report`` in place, and append the runs whose gate passed.
+    """Add ``history`` to every entry of ``report`` in place, and append the runs that are to be references.
 
     A history that cannot be read or written is said in the entry (``problem``) and spoils nothing else, unless the
     gate asks for it.
@@ -90,16 +134,17 @@ def remember(
         if past.run is None:
             continue
         kept, problem = False, past.problem
-        if problem is None:
-            try:
-                kept = history.keep(run_of(report, entry, commit=commit), path=folder / history.NAME)
-            except (OSError, Timeout) as error:
-                problem = str(error)
-                if limit:
-                    # a past that is never kept can never be lost against
-                    _gate(entry, replace(past, problem=f"this run cannot be kept: {problem}"), limit=limit)
+        try:
+            kept = history.keep(
+                run_of(report, entry, commit=commit), path=folder / history.NAME, unsure=_unsure(entry, past)
+            )
+        except (OSError, Timeout) as error:
+            problem = str(error)
+            if limit:
+                # a past that is never kept can never be lost against
+                _gate(entry, replace(past, problem=f"this run cannot be kept: {problem}"), limit=limit)
         if problem is not None:
-            logger.warning("history not kept: %s", problem)
+            logger.warning("history: %s", problem)
         entry["history"] = _told(past, kept=kept, problem=problem)
 
 
@@ -129,13 +174,19 @@ def _gate(entry: dict[str, Any], past: Past, *, limit: float) -> None:
         entry["reasons"].append(past.reason(check))
 
 
-def _said(change: Change) -> str:
-    r = change.ratio
+def _unsure(entry: Mapping[str, Any], past: Past) -> bool:
+    """Tell whether nothing but the comparison with the past keeps the gate of this entry open."""
+    others = all(check["result"] == "pass" for check in entry["gate_checks"] if check["name"] != CHECK)
+    return others and past.compared
+
+
+def _said(change: Change, which: str) -> str:
+    r, whom = change.ratio, f"the {which} {change.references} run{'s' * (change.references > 1)}"
     if change.noisy:
         return f"{change.measure}: other processes used the machine"
-    return f"{change.measure} " + (
-        "shares too few prompts" if r is None else f"{r.value:.3f} [{r.low:.3f}, {r.high:.3f}]"
-    )
+    if r is None:
+        return f"{change.measure} shares too few prompts with {whom}"
+    return f"{change.measure} {r.value:.3f} [{r.low:.3f}, {r.high:.3f}] of {whom}"
 
 
 def _result(change: Change) -> Result:

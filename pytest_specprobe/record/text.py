@@ -109,9 +109,9 @@ def paid_by(entry: Entry) -> str | None:
 
 def past(history: Entry) -> str:
     """Return in one sentence how a run compares with its own past."""
+    kept = "kept in the history" if history["kept"] else "not kept: its gate does not pass"
     if history["problem"]:
-        return f"history not kept: {history['problem']}"
-    kept = "kept in the history" if history["kept"] else "not kept: only runs whose gate passes are"
+        return f"{kept if history['kept'] else 'history not kept'}: {history['problem']}"
     if not history["changes"]:
         return f"no earlier run of the same key to compare with; {kept}"
     changes = "; ".join(_change(c) for c in history["changes"])

@@ -135,6 +135,16 @@ def test_gpus_are_counted_by_name() -> None:
     assert hardware(machine, device="attached") == "attached server"
 
 
+@pytest.mark.parametrize(("gate", "unsure", "kept"), [
+    ("pass", False, True), ("inconclusive", False, False), ("inconclusive", True, True), ("fail", True, False),
+])  # fmt: skip
+def test_a_run_that_only_cannot_be_told_from_its_past_is_kept(
+    tmp_path: Path, *, gate: str, unsure: bool, kept: bool
+) -> None:
+    assert keep(replace(run_from(PASSING), gate=gate), path=tmp_path / history.NAME, unsure=unsure) == kept
+    assert (tmp_path / history.NAME).exists() == kept
+
+
 def test_earlier_runs_of_the_same_key_and_no_others(tmp_path: Path) -> None:
     runs = World().history(1, 4)
     runs[1] = another_key(runs[1], engine="SGLang 0.5.24")
@@ -144,6 +154,7 @@ def test_earlier_runs_of_the_same_key_and_no_others(tmp_path: Path) -> None:
     assert found.runs == tuple(runs)
     assert found.before(runs[3]) == (runs[0], runs[2])
     assert found.before(runs[0]) == ()
+    assert found.comparable(runs[0]) == (runs[0], runs[2], runs[3])
 
 
 # --- the file --------------------------------------------------------------------------------------------------
@@ -271,6 +282,9 @@ def test_a_busy_machine_is_remembered() -> None:
     assert run_from(PASSING).quiet
     assert not run_from(busy).quiet
     assert not run_from(busy).crowded
+    served = json.loads(json.dumps(busy))
+    served["drafters"][0]["server"]["device"] = "attached"
+    assert not run_from(served).quiet, "a vouched CPU server, whose machine was looked at"
     crowd = report(entry(Probe(accept=0.6), findings=[fault("measure.crowded-machine", severity="warning")]))
     found = run_from(crowd)
     assert found.crowded

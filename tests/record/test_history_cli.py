@@ -1,6 +1,7 @@
 """``specprobe history`` and ``specprobe compare``: what a person sees of the past."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from pytest_specprobe.cli import main
 from pytest_specprobe.record.history import NAME, Run, keep
 from tests.record.runs import World, another_key
 from tests.record.simulated import World as Probe
-from tests.record.simulated import entry, report
+from tests.record.simulated import entry, fault, report
 
 SLOW, OLD = 7, 10
 
@@ -102,6 +103,55 @@ def test_compare_two_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     changes = {c["measure"]: c for c in json.loads(capsys.readouterr().out)["changes"]}
     assert changes["tok_per_s"]["ratio"]["value"] == pytest.approx(1 / 1.5, rel=0.05)
     assert changes["speedup"]["trend"] != "regressed", "the baseline was as slow"
+
+
+INVALID = fault("measure.foreign-requests").to_json()
+
+
+def interrupted(found: dict[str, Any]) -> None:
+    found |= {"verdict": None, "gate": None}
+    found["phases"].pop()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (
+            lambda e: e.update(verdict="broken", gate="fail", checks=[fault("vocab.absolute-ids").to_json()]),
+            "is broken",
+        ),
+        (lambda e: e.update(verdict=None, gate="error", checks=[INVALID]), "measure.foreign-requests"),
+        (lambda e: e.update(verdict=None, gate="error", reasons=["the server was lost"]), "the server was lost"),
+        (lambda e: e.update(verdict=None, gate=None, invalid=["the baseline was lost"]), "the baseline was lost"),
+        (lambda e: e.update(verdict=None, gate=None, checks=[INVALID]), "measure.foreign-requests"),
+        (interrupted, "cut short"),
+    ],
+    ids=["broken", "invalid", "error", "lost", "narrowed-invalid", "interrupted"],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_run_whose_numbers_say_nothing_is_not_compared(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    spoil: Callable[[dict[str, Any]], None],
+    says: str,
+    first: bool,
+) -> None:
+    found = entry(Probe(accept=0.7, speed=0.6, seed=1))
+    spoil(found)
+    pair = written(tmp_path, "bad", found), written(tmp_path, "good", entry(Probe(accept=0.7)))
+    assert main(["compare", *(pair if first else pair[::-1])]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert f"{pair[0]}: aq_k2_mini" in told.err
+    assert says in told.err
+
+
+def test_a_narrowed_run_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    narrowed = entry(Probe(accept=0.7, speed=1.5, seed=1)) | {"verdict": None, "gate": None, "gate_checks": []}
+    pair = written(tmp_path, "whole", entry(Probe(accept=0.7))), written(tmp_path, "narrowed", narrowed)
+    assert main(["compare", *pair]) == 1
+    assert capsys.readouterr().out.startswith("REGRESSED")
 
 
 def test_which_drafter_must_be_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

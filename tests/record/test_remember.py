@@ -1,5 +1,6 @@
 """The end of a run: compared with its own past, kept if it passed, and the gate's regression limit."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from pytest_specprobe.profiles import Gate
 from pytest_specprobe.record import history
 from pytest_specprobe.record.remember import remember
-from tests.record.simulated import World, entry, report
+from tests.record.simulated import World, entry, fault, report
 from tests.record.test_schema import SCHEMA, closed, problems
 
 FIRST = datetime(2026, 5, 1, tzinfo=UTC)
@@ -17,8 +18,8 @@ FIRST = datetime(2026, 5, 1, tzinfo=UTC)
 
 def finish(folder: Path, at: int, *, speed: float = 1.0, limit: float = 0.0, **options: Any) -> dict[str, Any]:
     """The entry of run number ``at``, remembered."""
-    gate = options.pop("gate", Gate())
-    whole = report(entry(World(accept=0.7, speed=speed, seed=at, **options), gate=gate))
+    gate, findings = options.pop("gate", Gate()), options.pop("findings", ())
+    whole = report(entry(World(accept=0.7, speed=speed, seed=at, **options), gate=gate, findings=findings))
     whole["created"] = (FIRST + timedelta(days=at)).isoformat(timespec="seconds")
     remember(whole, folder=folder, limits={"aq_k2_mini": limit}, environ={"GITHUB_SHA": f"c{at}"})
     assert problems(whole, closed(SCHEMA)) == []
@@ -46,13 +47,86 @@ def test_the_slow_run_is_the_one_that_is_flagged(tmp_path: Path) -> None:
     ("speed", "limit", "gate"), [(1.3, 0.05, "fail"), (1.04, 0.05, "inconclusive"), (1.0, 0.20, "pass")]
 )
 def test_the_limit_gates_and_keeps_a_loss_out(tmp_path: Path, speed: float, limit: float, gate: str) -> None:
+    """What only cannot be told is kept: else there would never be references enough to tell."""
     for at in range(3):
         finish(tmp_path, at)
     found = finish(tmp_path, 3, speed=speed, limit=limit)
     assert found["gate"] == gate, found["gate_checks"][-1]
-    assert found["history"]["kept"] == (gate == "pass")
-    assert any("the last 3 runs of the same key" in reason for reason in found["reasons"]) == (gate != "pass")
-    assert len(history.read(tmp_path).runs) == 3 + (gate == "pass")
+    assert found["history"]["kept"] == (gate != "fail")
+    assert any("of the last 3 runs" in reason for reason in found["reasons"]) == (gate != "pass")
+    assert len(history.read(tmp_path).runs) == 3 + (gate != "fail")
+
+
+def test_a_gate_that_is_open_for_more_than_its_past_keeps_no_run(tmp_path: Path) -> None:
+    finish(tmp_path, 0)
+    length = finish(tmp_path, 1)["acceptance"]["accept_length"]["value"]
+    found = finish(tmp_path, 2, speed=1.04, limit=0.05, gate=Gate(min_accept_length=length))
+    assert {c["name"] for c in found["gate_checks"] if c["result"] == "inconclusive"} == {
+        "min_accept_length", "max_regression",
+    }  # fmt: skip
+    assert not found["history"]["kept"]
+
+
+def test_a_run_on_a_busy_machine_that_cannot_be_compared_is_not_kept(tmp_path: Path) -> None:
+    crowded = (fault("measure.crowded-machine", severity="warning"),)
+    anything = Gate(accept_verdicts=("profitable", "undecided", "finetune", "verify-bound"))
+    first = finish(tmp_path, 0, limit=0.2, gate=anything, findings=crowded)
+    assert first["history"]["kept"], "there was nothing to compare with"
+    again = finish(tmp_path, 1, limit=0.2, gate=anything, findings=crowded)
+    assert (again["gate"], again["history"]["kept"]) == ("inconclusive", False)
+    quiet = finish(tmp_path, 2, limit=0.2)
+    assert (quiet["gate"], quiet["history"]["kept"]) == ("inconclusive", True), "the reference that the first is not"
+    assert finish(tmp_path, 3, limit=0.2)["gate"] == "pass"
+
+
+def broken_lines(raw: bytes) -> bytes:
+    return raw.replace(b"\n", b"\r")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda raw: raw.replace(b'"schema":1', b'"schema":2'),
+        lambda raw: b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 31000\n",
+        broken_lines,
+        lambda raw: raw.replace(b'"decode_s"', b'"decode_seconds"'),
+        lambda raw: b"\0" * len(raw),
+    ],
+    ids=["newer-schema", "lfs-pointer", "carriage-returns", "other-columns", "zeros"],
+)
+def test_a_past_of_which_no_line_can_be_read_is_no_pass(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
+    for at in range(3):
+        finish(tmp_path, at)
+    path = tmp_path / history.NAME
+    path.write_bytes(spoil(path.read_bytes()))
+    before = path.read_bytes()
+    found = finish(tmp_path, 3, speed=2.0, limit=0.05)
+    assert found["gate"] == "inconclusive"
+    assert "not readable" in found["history"]["problem"]
+    assert not found["history"]["kept"]
+    assert path.read_bytes() == before
+    unasked = finish(tmp_path, 4)
+    assert (unasked["gate"], unasked["history"]["kept"]) == ("pass", True), "told, and nothing asked for it"
+    assert "not readable" in unasked["history"]["problem"]
+
+
+def test_one_line_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
+    for at in range(3):
+        finish(tmp_path, at)
+    with (tmp_path / history.NAME).open("a") as file:
+        file.write('{"schema": 1, "half a line')
+    found = finish(tmp_path, 3, speed=2.0, limit=0.05)
+    assert found["gate"] == "fail"
+    assert found["history"]["problem"] is None
+
+
+def test_runs_stamped_later_are_a_past_too(tmp_path: Path) -> None:
+    """A machine whose clock was ahead wrote them: they were there when this run began."""
+    for at in (3, 4, 5):
+        finish(tmp_path, at)
+    found = finish(tmp_path, 0, speed=2.0, limit=0.05)
+    assert (found["gate"], found["history"]["kept"]) == ("fail", False)
+    assert len(found["history"]["runs"]) == 3
 
 
 def test_a_gate_that_failed_already_stays_failed(tmp_path: Path) -> None:
@@ -75,7 +149,7 @@ def test_a_history_that_cannot_be_written_spoils_nothing_else(
     assert found["gate"] == "pass"
     assert "Is a directory" in found["history"]["problem"]
     assert not found["history"]["kept"]
-    assert "history not kept" in caplog.text
+    assert "Is a directory" in caplog.text
 
 
 def test_a_past_that_cannot_be_asked_or_kept_is_no_pass(tmp_path: Path) -> None:
