@@ -4,6 +4,7 @@ import contextlib
 import ipaddress
 import json
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -309,7 +310,7 @@ class Client(Closing):
         if status != 200:
             raise self._refused(path, status, body)
         try:
-            return json.loads(body)
+            return json.loads(body, parse_constant=str, parse_float=_finite)
         except (ValueError, RecursionError) as error:
             raise MeasurementError(
                 f"{self.url}{path} did not answer with JSON: {self._shown(body)}",
@@ -335,6 +336,12 @@ def _checked(url: str, *, with_key: bool) -> str:
     if with_key and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         logger.warning("the API key goes to %s unencrypted; https would protect it", parts.hostname)
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+
+
+def _finite(text: str) -> float | str:
+    """Leave a number that no float holds (1e999) as text, as ``json`` is told to leave NaN: shown, never used."""
+    value = float(text)
+    return value if math.isfinite(value) else text
 
 
 def is_loopback(host: str) -> bool:

@@ -5,6 +5,7 @@ read, and an answer with only a part of them is an error, never a zero.
 """
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from pytest_specprobe.errors import MeasurementError
 from pytest_specprobe.measure.losslessness import Best
 from pytest_specprobe.measure.records import Generation, Prompt
 
+LARGEST = sys.float_info.max
 _ROUNDS = ("spec_verify_ct",)
 _ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
 _HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram", "spec_acceptance_histogram")
@@ -115,7 +117,7 @@ class Arrivals:
         value = self._meta.get(name)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
             raise self._bad(f"{name} is {value!r}")
         return float(value)
 
@@ -148,8 +150,10 @@ def best_of(answer: object) -> Best:
             (float(entry[0]), int(entry[1]))
             for entry in answer["meta_info"]["output_top_logprobs"][0]  # type: ignore[index]
         )
-    except (LookupError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise _no_logprobs("of its two best tokens") from error
+    if not math.isfinite(first - second):
+        raise _no_logprobs("that are numbers")
     return Best((best, next_best), first - second)
 
 
@@ -163,10 +167,13 @@ def gaps_of(answer: object, output_ids: Sequence[int]) -> tuple[float, ...]:
         # The first entry is the last token of the prompt, which nothing is asked about.
         own = [(float(entry[0]), entry[1]) for entry in meta["input_token_logprobs"][1:]]
         best = [float(entries[0][0]) for entries in meta["input_top_logprobs"][1:]]
-    except (LookupError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise _no_logprobs("of its input") from error
     if [token for _, token in own] != list(output_ids) or len(best) != len(own):
         raise _no_logprobs("of just the tokens asked for")
+    # A token's own may be minus infinity: the target would never have said it.
+    if not all(math.isfinite(top) and logprob < math.inf for (logprob, _), top in zip(own, best, strict=True)):
+        raise _no_logprobs("that are numbers")
     return tuple(max(top - logprob, 0.0) for (logprob, _), top in zip(own, best, strict=True))
 
 

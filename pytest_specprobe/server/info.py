@@ -1,11 +1,12 @@
 """What a server says about itself: the answer of ``/server_info``, parsed."""
 
-import math
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 from pytest_specprobe.errors import MeasurementError
+from pytest_specprobe.server.generation import LARGEST
 from pytest_specprobe.server.redaction import redact_value
 
 # Differ between any two boots, or are measurements and not settings.
@@ -49,6 +50,11 @@ class ServerInfo:
         """
         if not isinstance(answer, dict):
             raise _bad(f"it is {type(answer).__name__}, not an object")
+        try:
+            json.dumps(answer, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            # It would be met again wherever a setting is printed or kept.
+            raise _bad("a text holds half a character") from error
         shown = redact_value(answer)
         ranks = shown.pop("internal_states", None) or []
         if not isinstance(ranks, list) or not all(isinstance(rank, dict) for rank in ranks):
@@ -127,7 +133,7 @@ def _number(answer: Mapping[str, Any], name: str) -> float | None:
     value = answer.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
         raise _bad(f"{name} is {value!r}")
     return float(value)
 

@@ -71,6 +71,7 @@ SPOIL: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
     "boolean": lambda _, meta: meta.update(spec_verify_ct=True),
     "no-cached": lambda _, meta: meta.pop("cached_tokens"),
     "float-ids": lambda full, _: full.update(output_ids=[float(i) for i in IDS]),
+    "nan": lambda _, meta: meta.update(e2e_latency=float("nan")),
     "aborted": lambda _, meta: meta.update(finish_reason={"type": "abort", "message": "out of memory"}),
     "incremental": lambda full, _: full.update(text="cdef", output_ids=IDS[2:]),
 }

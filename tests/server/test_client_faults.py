@@ -79,6 +79,7 @@ INVALID = {
     "negative": "spec_verify_ct is -1",
     "boolean": "spec_verify_ct is True",
     "no-cached": "cached_tokens is None",
+    "nan": "e2e_latency is 'NaN'",
     "float-ids": "no output_ids",
     "aborted": "out of memory",
     "no-meta": "no meta_info",
