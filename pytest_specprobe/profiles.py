@@ -4,6 +4,8 @@ Later sources win, table by table and key by key: the built-in ``catalog.toml``,
 pyproject.toml, ``specprobe.toml``, then the file of ``--specprobe-profiles``.
 """
 
+import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,8 +21,17 @@ CATALOG = Path(__file__).with_name("catalog.toml")
 FIXTURES_SCHEME = "fixtures://"
 Verdict = Literal["broken", "uncorrelated", "profitable", "verify-bound", "finetune", "undecided"]
 BaselineMode = Literal["boot", "alternating", "stored", "none"]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80)]
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}"
+Name = Annotated[str, Field(pattern=f"^{_NAME}$")]
 Share = Annotated[float, Field(gt=0, lt=1)]
+
+
+NAMES = "letters, digits and _ . -, of which the first is a letter or digit, 80 at most"
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a target or drafter may be called so: names become file names and test ids."""
+    return re.fullmatch(_NAME, text) is not None
 
 
 class _Table(BaseModel):
@@ -205,7 +216,9 @@ def _merge(tables: dict[str, dict[str, Any]], data: Mapping[str, Any], *, path: 
             problems.append(f"{path}: unknown table [{kind}]{_nearest(kind, tables)}")
             continue
         for name, entry in entries.items():
-            if isinstance(entry, dict):
+            if not is_name(name):
+                problems.append(f"{path}: {kind}.{json.dumps(name)} is no name: {NAMES}")
+            elif isinstance(entry, dict):
                 tables[kind][name] = _deep({**tables[kind].get(name, {})}, entry)
             else:
                 problems.append(f"{path}: {kind}.{name} must be a table")

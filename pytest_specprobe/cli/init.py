@@ -32,14 +32,17 @@ def _init(arguments: argparse.Namespace) -> int:
     from pytest_specprobe.findings import failed
     from pytest_specprobe.probe.device import gpus
     from pytest_specprobe.probe.scaffold import Pair, profile_name, scaffold
+    from pytest_specprobe.profiles import NAMES, is_name
 
+    name = arguments.name or profile_name(arguments.drafter)
+    if not is_name(name):
+        raise ProfileError((f"--name {name!r} is no name: {NAMES}",), fix="give another --name")
     pair = Pair(
         drafter=load_drafter(arguments.drafter),
         target=load_target(arguments.target),
         findings=inspect(arguments.drafter, target=arguments.target),
         gpus=len(gpus()),
     )
-    name = arguments.name or profile_name(arguments.drafter)
     text = scaffold(pair, name=name, target_name=profile_name(arguments.target))
     if arguments.output == "-":
         print(text, end="")

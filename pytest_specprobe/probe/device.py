@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from pytest_specprobe.engines.cpu import SGLANG_VERSION
-from pytest_specprobe.errors import ProbeImpossible
 from pytest_specprobe.settings import Device
 
 OLDEST_CUDA = Version("0.5.12")
+_OPTION = "--specprobe-python"
 _ASK_VERSIONS = """
 import importlib.metadata as m, json
 print(json.dumps({d.metadata["Name"]: d.version for name in ("sglang", "torch") for d in m.distributions(name=name)}))
@@ -33,22 +33,35 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The interpreter that holds SGLang, its version, and its torch's; None where there is none."""
+    """The interpreter that holds SGLang, its version, and its torch's; None where there is none.
+
+    ``fault`` says why the interpreter itself cannot be run, where it cannot.
+    """
 
     python: Path
     version: str | None
     torch: str | None = None
+    fault: str | None = None
 
     def problem(self, device: Literal["cuda", "cpu"]) -> str | None:
         """Say why this interpreter cannot serve on ``device``, and what to type; None if it can."""
+        if self.fault is not None:
+            return f"{self.python} cannot be run: {self.fault}; name the interpreter that holds SGLang with {_OPTION}"
         install = f"{self.python} -m pip install 'sglang=={SGLANG_VERSION}'"
         if self.version is None:
-            return f"SGLang is not installed in {self.python}: {install}, or --specprobe-python PATH"
+            return f"SGLang is not installed in {self.python}: {install}, or {_OPTION} PATH"
         if device == "cpu" and self.version.partition("+")[0] != SGLANG_VERSION:
             return f"the CPU engine runs SGLang {SGLANG_VERSION} only, found {self.version}: {install}"
-        if device == "cuda" and Version(self.version) < OLDEST_CUDA:
-            return f"SGLang {self.version} is too old, {OLDEST_CUDA} or newer is needed: {install}"
+        if device == "cuda" and not _at_least(self.version, OLDEST_CUDA):
+            return f"SGLang {self.version} is too old or unknown, {OLDEST_CUDA} or newer is needed: {install}"
         return None
+
+
+def _at_least(version: str, oldest: Version) -> bool:
+    try:
+        return Version(version) >= oldest
+    except InvalidVersion:
+        return False
 
 
 def gpus() -> tuple[Gpu, ...]:
@@ -66,23 +79,17 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def engine(python: Path | None) -> Engine:
-    """Ask an interpreter (default: this one) for its SGLang's and torch's versions, by metadata alone.
-
-    :raises ProbeImpossible: if the interpreter cannot be run.
-    """
+    """Ask an interpreter (default: this one) for its SGLang's and torch's versions, by metadata alone."""
     path = python or Path(sys.executable)
     try:
-        run = subprocess.run([path, "-c", _ASK_VERSIONS], capture_output=True, text=True, timeout=60, check=False)
+        asked = [str(path), "-c", _ASK_VERSIONS]
+        run = subprocess.run(asked, capture_output=True, text=True, errors="replace", timeout=60, check=False)
     except (OSError, subprocess.SubprocessError) as error:
-        raise ProbeImpossible(
-            f"{path} cannot be run: {error}",
-            culprit="machine",
-            fix="name the interpreter that holds SGLang with --specprobe-python",
-        ) from error
+        return Engine(path, None, fault=getattr(error, "strerror", None) or str(error))
     try:
-        found = json.loads(run.stdout)
-    except ValueError:
-        found = {}
+        found = dict(json.loads(run.stdout))
+    except (ValueError, TypeError):
+        return Engine(path, None, fault="it does not answer as a Python does")
     return Engine(path, found.get("sglang"), found.get("torch"))
 
 

@@ -13,9 +13,8 @@ import psutil
 from packaging.version import InvalidVersion, Version
 
 from pytest_specprobe.engines.cpu import SGLANG_VERSION
-from pytest_specprobe.errors import ProbeImpossible
 from pytest_specprobe.findings import Finding, Severity
-from pytest_specprobe.probe.device import OLDEST_CUDA, Engine, Gpu, engine
+from pytest_specprobe.probe.device import OLDEST_CUDA, Gpu, engine
 from pytest_specprobe.server.ownership import Holder
 
 ROOM_GIB = 2.0
@@ -47,14 +46,11 @@ class Machine:
 
 def look(*, python: Path | None, cache: Path, gpus: Sequence[Gpu], holders: Sequence[Holder]) -> Machine:
     """Return what this machine has; ``python`` names the interpreter that holds SGLang (default: this one)."""
-    try:
-        holder: Engine | None = engine(python)
-    except ProbeImpossible:
-        holder = None
+    holder = engine(python)
     return Machine(
-        python=None if holder is None else holder.python,
-        sglang=None if holder is None else holder.version,
-        torch=None if holder is None else holder.torch,
+        python=holder.python if holder.fault is None else None,
+        sglang=holder.version,
+        torch=holder.torch,
         plots=_installed("matplotlib"),
         gpus=tuple(gpus),
         holders=tuple(holders),

@@ -9,6 +9,7 @@ from pytest_specprobe.checkpoint.read import load_target
 from pytest_specprobe.errors import CheckpointError
 from pytest_specprobe.probe.boots import server_spec
 from pytest_specprobe.probe.device import Engine, gpus
+from pytest_specprobe.probe.named import named_profiles
 from pytest_specprobe.probe.preflight import Place, Preflight, preflight
 from pytest_specprobe.probe.price import Boot, Price, copied_bytes, rest_of_last_run
 from pytest_specprobe.probe.sweep import sharing
@@ -33,12 +34,12 @@ def plan(settings: Settings, *, server_args: Callable[[Profile], tuple[str, ...]
 
     :param server_args: the extra flags that a project's conftest.py adds to the servers of a profile.
 
-    :raises ProfileError: if a profile file or a drafter's name is unusable.
+    :raises ProfileError: if a profile file, a drafter's name, its workload or a server's flags are unusable.
     """
     profiles = load_profiles(settings.root, extra=settings.profiles)
+    named = named_profiles(profiles, settings)
     yield f"profiles from {', '.join(str(path) for path in profiles.sources)}"
-    for name in settings.drafters:
-        profile = profiles.get(name)
+    for profile in named.values():
         yield ""
         yield from _drafter(profile, settings, preflight(profile, settings), server_args(profile))
 

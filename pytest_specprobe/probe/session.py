@@ -14,6 +14,7 @@ from pytest_specprobe.probe.clock import TokenClock
 from pytest_specprobe.probe.device import Gpu, gpus
 from pytest_specprobe.probe.entry import comparisons, entry
 from pytest_specprobe.probe.logs import RunLogs
+from pytest_specprobe.probe.named import named_profiles
 from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.run import ProbeRun, Shared
 from pytest_specprobe.profiles import Profile, load_profiles
@@ -39,7 +40,7 @@ class ProbeSession:
     ) -> None:
         """Read the profiles.
 
-        :raises ProfileError: if a profile file or a drafter's name is unusable.
+        :raises ProfileError: if a profile file, a drafter's name, its workload or its target's flags are unusable.
         """
         profiles = load_profiles(settings.root, extra=settings.profiles)
         self.settings = settings
@@ -49,7 +50,7 @@ class ProbeSession:
         self._baselines = BaselinePool()
         self._hold = GpuHold()
         self._logs = RunLogs(settings.report / "logs")
-        self._profiles = {name: profiles.get(name) for name in settings.drafters}
+        self._profiles = named_profiles(profiles, settings)
         shared = Shared(
             settings=settings,
             clock=self.clock,

@@ -212,6 +212,54 @@ def test_all_unusable_options_are_said_at_once(pytester: pytest.Pytester) -> Non
     result.stderr.fnmatch_lines(["*'x' is not a list*", "*tpu*"])
 
 
+UNUSABLE = """
+[targets.own]
+model = "fixtures://mini_llama"
+devices = ["cpu"]
+server_args = ["--port", "1"]
+[drafters.own]
+source = "fixtures://dense_mini"
+target = "own"
+workload = "none.jsonl"
+speculation = { num_steps = 2, eagle_topk = 1, num_draft_tokens = 3 }
+"""
+
+
+@pytest.mark.parametrize("args", [[], ["--specprobe-plan"], ["--specprobe-server=http://127.0.0.1:1"]])
+def test_a_profile_that_cannot_run_is_refused_before_anything_boots(
+    pytester: pytest.Pytester, args: list[str]
+) -> None:
+    (pytester.path / "specprobe.toml").write_text(UNUSABLE)
+    result = pytester.runpytest_subprocess("--specprobe-drafter=own,nobody", *args)
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*'nobody'*server_args may not hold --port*none.jsonl*No such file*"])
+    assert not (pytester.path / ".specprobe").exists()
+
+
+def test_files_alone_are_checked_without_the_workload(pytester: pytest.Pytester) -> None:
+    text = UNUSABLE.replace('server_args = ["--port", "1"]\n', "")
+    (pytester.path / "specprobe.toml").write_text(text)
+    assert pytester.runpytest_subprocess("--specprobe-drafter=own", "--specprobe-static").ret == 0
+    (pytester.path / "specprobe.toml").write_text(UNUSABLE)
+    assert pytester.runpytest_subprocess("--specprobe-drafter=own", "--specprobe-static").ret == 4
+
+
+@pytest.mark.parametrize(
+    ("python", "says"),
+    [("nowhere/python", "No such file or directory"), ("/bin/true", "does not answer as a Python")],
+)
+@pytest.mark.parametrize(("plan", "code"), [(True, 0), (False, 11)])
+def test_an_interpreter_that_cannot_run_hides_no_other_problem(
+    pytester: pytest.Pytester, python: str, says: str, *, plan: bool, code: int
+) -> None:
+    args = ["--specprobe-drafter=aq_k2", f"--specprobe-python={python}", *(["--specprobe-plan"] if plan else [])]
+    result = pytester.runpytest_subprocess(*args)
+    assert result.ret == code
+    result.stdout.fnmatch_lines(["*hf download moonshotai/Kimi-K2.5*", "*8 GPUs needed*"])
+    result.stdout.fnmatch_lines([f"*cannot be run: *{says}*--specprobe-python"])
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+
+
 def test_an_installed_wheel_says_that_the_mini_family_needs_a_clone(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,6 +75,14 @@ source = "x"
     assert "unknown table [drafter]; did you mean 'drafters'?" in text
 
 
+@pytest.mark.parametrize("kind", ["drafters", "targets"])
+@pytest.mark.parametrize("name", ["../../escaped", ".hidden", "a b", "", "a/b", "a\\nb", "x" * 81])
+def test_a_name_that_could_leave_the_log_folder_is_refused(tmp_path: Path, kind: str, name: str) -> None:
+    write(tmp_path, f'[{kind}."{name}"]\n')
+    with pytest.raises(ProfileError, match=rf"{kind}\..* is no name: letters, digits"):
+        load_profiles(tmp_path)
+
+
 def test_a_target_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
     write(tmp_path, '[drafters.aq_k2]\ntarget = "kimi_k2"\n')
     with pytest.raises(ProfileError, match=r"target 'kimi_k2' is not defined; did you mean '\w+'"):

@@ -56,6 +56,13 @@ def test_any_directory_name_becomes_a_profile(here: Path, name: str) -> None:
     assert Path(profile.drafter.source) == here / name
 
 
+@pytest.mark.parametrize("name", ["a b", 'x"\n[evil]', "../up", "x" * 81])
+def test_a_name_that_would_not_load_is_refused(here: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert main(["init", str(DRAFTER), str(TARGET), "--name", name]) == 2
+    assert "is no name" in capsys.readouterr().err
+    assert not (here / "specprobe.toml").exists()
+
+
 def test_remote_code_is_pointed_at_and_not_granted(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = here / "remote"
     shutil.copytree(TARGET, target)
