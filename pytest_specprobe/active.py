@@ -12,7 +12,7 @@ from _pytest.config import create_terminal_writer
 from _pytest.terminal import TerminalReporter
 
 from pytest_specprobe import options
-from pytest_specprobe.errors import Inconclusive, ProbeImpossible, ProfileError, SpecprobeError
+from pytest_specprobe.errors import Inconclusive, ProbeImpossible, ProfileError, SpecprobeError, printable
 from pytest_specprobe.probe.entry import properties
 from pytest_specprobe.probe.plan import plan
 from pytest_specprobe.probe.session import ProbeSession
@@ -53,13 +53,13 @@ class ActivePlugin:
             return
         with capture.global_and_fixture_disabled() if capture else nullcontext():
             reporter.ensure_newline()
-            reporter.write_line(f"specprobe  {line}")
+            reporter.write_line(f"specprobe  {printable(line)}")
 
     def pytest_report_header(self) -> list[str]:
         """Name the drafters, the device and whether remote code is allowed: cheap facts only."""
         alone = self._config.stash.get(options.WORKERS_LEFT_OUT, False)
         note = ["specprobe: no pytest-xdist workers, a server is measured from one process"] if alone else []
-        return [*self.session.header(), *note]
+        return [*map(printable, self.session.header()), *note]
 
     def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
         """Give shipped tests ids that are the same on every machine, since stored benchmarks pair by id."""
@@ -147,7 +147,7 @@ class ActivePlugin:
             self._outcome.failures.add(_kind(error))
             tail = self.session.run(name).log_tail()
             if tail and report.when == "call" and not isinstance(error, SpecprobeError):
-                report.sections.append((f"SGLang log of {name}", tail))
+                report.sections.append((f"SGLang log of {name}", printable(tail)))
         elif report.failed:
             self._outcome.failures.add("failed")
         if name is not None and report.when == "call":
@@ -207,7 +207,7 @@ def print_plan(config: pytest.Config) -> int:
     writer = create_terminal_writer(config)
     with _usage_errors():
         for line in plan(options.read_settings(config), server_args=_extra_args(config)):
-            writer.line(line)
+            writer.line(printable(line))
     return 0
 
 

@@ -18,19 +18,34 @@
 An error names what happened, who is at fault (``culprit``) and what to do next (``fix``).
 """
 
+import re
+import unicodedata
 from typing import Literal, Self, get_args
 
 Culprit = Literal[
     "drafter-file", "drafter-config", "launch-flags", "engine", "target", "workload", "machine", "harness"
 ]
 CULPRITS: tuple[Culprit, ...] = get_args(Culprit)
+_COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+def printable(text: str) -> str:
+    """Return text that a terminal shows and does not obey: colours are dropped, every other control is replaced.
+
+    Files, servers and other processes say what they like; line ends, tabs and spaces of all kinds stay.
+    """
+    kept = _COLOURS.sub("", text)
+    return "".join(
+        c if c.isprintable() or c in "\n\t" or unicodedata.category(c) == "Zs" else _REPLACEMENT for c in kept
+    )
 
 
 class SpecprobeError(Exception):
     """Base of all our errors: what happened, the culprit, and the next step.
 
-    ``str()`` is a complete message: one sentence of cause, then ``culprit`` and ``fix``, then ``detail``
-    (for instance the last lines of a server's log) if there is any.
+    ``str()`` is a complete message, safe for a terminal: one sentence of cause, then ``culprit`` and ``fix``, then
+    ``detail`` (for instance the last lines of a server's log) if there is any.
     """
 
     def __init__(self, what: str, *, culprit: Culprit, fix: str, detail: str = "") -> None:
@@ -42,7 +57,7 @@ class SpecprobeError(Exception):
 
     def __str__(self) -> str:
         text = f"{self.what}\n  culprit: {self.culprit}\n  next: {self.fix}"
-        return f"{text}\n{self.detail}" if self.detail else text
+        return printable(f"{text}\n{self.detail}" if self.detail else text)
 
 
 class ProfileError(SpecprobeError):

@@ -60,7 +60,8 @@ def inspect(
     files are findings (``file.*``); a missing drafter directory, or an unusable target or parent, raises
     :class:`CheckpointError`.
     """
-    require_directory(drafter, culprit="drafter-file")
+    for folder in (drafter, parent) if parent else (drafter,):
+        require_directory(folder, culprit="drafter-file")
     return run_checks(
         replace(
             survey(drafter),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_specprobe.cli.parser import Verbs
+from pytest_specprobe.errors import printable
 
 if TYPE_CHECKING:
     from pytest_specprobe.checkpoint.diff import Difference
@@ -27,12 +28,12 @@ def add(verbs: Verbs) -> None:
     inspect.add_argument("--target", metavar="TARGET", help="directory, config.json, or a profile's target name")
     inspect.add_argument("--parent", type=Path, metavar="DIR", help="the drafter this one was fine-tuned from")
     inspect.add_argument(
-        "--context-length", type=int, metavar="N", help="tokens the server will serve (the target's)"
+        "--context-length", type=_positive, metavar="N", help="tokens the server will serve (the target's)"
     )
     inspect.add_argument(
         "--algorithm", default="EAGLE3", metavar="NAME", help="--speculative-algorithm of the launch"
     )
-    inspect.add_argument("--sglang", metavar="VERSION", help="SGLang that will serve the drafter")
+    inspect.add_argument("--sglang", type=_version, metavar="VERSION", help="SGLang that will serve the drafter")
     inspect.add_argument("--all", action="store_true", help="list passing and skipped checks too")
     inspect.add_argument("--json", action="store_true", help="print JSON: what failed (schema inspect.schema.json)")
     inspect.set_defaults(run=_inspect)
@@ -71,8 +72,23 @@ def _inspect(arguments: argparse.Namespace) -> int:
         }
         print(json.dumps(document, indent=2))
     else:
-        print("\n".join(_report(findings, every=arguments.all)))
+        print(printable("\n".join(_report(findings, every=arguments.all))))
     return int(bool(failed(findings)))
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return number
+
+
+def _version(text: str) -> str:
+    from pytest_specprobe.checkpoint.versions import parse_version
+
+    if parse_version(text) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no version: write it as 0.5.23")
+    return text
 
 
 def _target(text: str) -> Path:
@@ -115,7 +131,7 @@ def _diff(arguments: argparse.Namespace) -> int:
     from pytest_specprobe.findings import failed
 
     difference = diff(arguments.a, arguments.b)
-    print(json.dumps(difference.to_json(), indent=2) if arguments.json else "\n".join(_told(difference)))
+    print(json.dumps(difference.to_json(), indent=2) if arguments.json else printable("\n".join(_told(difference))))
     return int(bool(failed(difference.findings)))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_specprobe.cli.parser import Verbs
+from pytest_specprobe.errors import printable
 
 if TYPE_CHECKING:
     from pytest_specprobe.findings import Finding
@@ -45,7 +46,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
         document = {"schema": 1, "runs": dict(runs), "findings": [finding.to_json() for finding in findings]}
         print(json.dumps(document, indent=2))
     else:
-        print("\n".join(_page(findings, cpu=runs["cpu"], cuda=runs["cuda"])))
+        print(printable("\n".join(_page(findings, cpu=runs["cpu"], cuda=runs["cuda"]))))
     return int(not any(runs.values()))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_specprobe.cli.parser import Verbs
+from pytest_specprobe.errors import ProfileError, printable
 
 if TYPE_CHECKING:
     from pytest_specprobe.record.history import History, Run
@@ -26,7 +27,7 @@ def add(verbs: Verbs) -> None:
         "Exit 0, or 2 for unusable arguments.",
     )
     verb.add_argument(
-        "path", nargs="*", type=Path, default=[Path(".specprobe")], metavar="DIR|FILE",
+        "path", nargs="*", type=Path, metavar="DIR|FILE",
         help="history.jsonl files or their directories, read together (default: .specprobe)",
     )  # fmt: skip
     verb.add_argument("--drafter", metavar="NAME", help="only the runs of this drafter profile")
@@ -39,15 +40,17 @@ def add(verbs: Verbs) -> None:
 
 
 def _history(arguments: argparse.Namespace) -> int:
-    from pytest_specprobe.errors import ProfileError
     from pytest_specprobe.record import history
 
     if not 0 < arguments.minimum < 1 or arguments.last < 1:
         raise ProfileError(
             ("--minimum is a share between 0 and 1, --last at least 1",), fix="specprobe history --help"
         )
+    missing = tuple(f"{path} is not there" for path in arguments.path if not path.exists())
+    if missing:
+        raise ProfileError(missing, fix="name a history.jsonl or its folder")
     try:
-        found = history.read(*arguments.path)
+        found = history.read(*(arguments.path or [Path(".specprobe")]))
     except OSError as error:
         raise ProfileError(
             (f"{error.filename}: {error.strerror}",), fix="name a history.jsonl or its folder"
@@ -57,7 +60,7 @@ def _history(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(_document(found, minimum=arguments.minimum), indent=1))
     else:
-        print("\n".join(_page(found, last=arguments.last, minimum=arguments.minimum)))
+        print(printable("\n".join(_page(found, last=arguments.last, minimum=arguments.minimum))))
     return 0
 
 

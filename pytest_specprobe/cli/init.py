@@ -28,7 +28,7 @@ def add(verbs: Verbs) -> None:
 def _init(arguments: argparse.Namespace) -> int:
     from pytest_specprobe.checkpoint.inspect import inspect
     from pytest_specprobe.checkpoint.read import load_drafter, load_target
-    from pytest_specprobe.errors import ProfileError
+    from pytest_specprobe.errors import ProfileError, printable
     from pytest_specprobe.findings import failed
     from pytest_specprobe.probe.device import gpus
     from pytest_specprobe.probe.scaffold import Pair, profile_name, scaffold
@@ -61,5 +61,5 @@ def _init(arguments: argparse.Namespace) -> int:
         print(f"wrote {path}; next: pytest --specprobe-drafter={name} --specprobe-plan")
     wrong = failed(pair.findings)
     for finding in wrong if arguments.output != "-" else ():
-        print(f"FAULT  {finding.line()}")
+        print(printable(f"FAULT  {finding.line()}"))
     return int(bool(wrong))

@@ -30,14 +30,19 @@ def add(verbs: Verbs) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    from pytest_specprobe.errors import ProfileError
-    from pytest_specprobe.record.read import read_report, schema_text
+    from pytest_specprobe.errors import ProfileError, printable
+    from pytest_specprobe.record.read import incomplete, read_report, schema_text
 
     if arguments.schema:
         print(schema_text(), end="")
         return 0
     report = read_report(arguments.path)
-    text = _rendered(report, arguments)
+    try:
+        text = _rendered(report, arguments)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise incomplete(Path(report["path"])) from error
+    if arguments.format != "terminal":  # which has colours of its own, and checks every other text
+        text = printable(text)
     if arguments.output is None:
         print(text)
         return 0

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pytest_specprobe.cli.parser import Verbs
+from pytest_specprobe.errors import printable
 
 if TYPE_CHECKING:
     from pytest_specprobe.server.ownership import Holder, Owned
@@ -41,7 +42,7 @@ def _servers(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({"schema": 1, "servers": [_row(owned) for owned in found]}, indent=2))
     elif found:
-        print("\n".join(line for owned in found for line in _lines(owned)))
+        print(printable("\n".join(line for owned in found for line in _lines(owned))))
         if any(not owned.owner_lives for owned in found):
             print("specprobe reap ends the leftovers")
     else:
@@ -76,7 +77,7 @@ def _reap(arguments: argparse.Namespace) -> int:
         for path in pruned:
             print(f"removed: {path}")
         for holder in others:
-            print(f"left alone, not ours: {holder}")
+            print(printable(f"left alone, not ours: {holder}"))
         if not ended and not pruned:
             print("no leftover of this tool here")
     return int(any(one.left for one in ended))

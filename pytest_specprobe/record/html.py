@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, UndefinedError
 from markupsafe import Markup
 
 from pytest_specprobe.record.numbers import numbers, provenance
@@ -30,18 +30,24 @@ _TEMPLATES = Path(__file__).with_name("templates")
 
 
 def page(report: Mapping[str, Any]) -> str:
-    """Return the page of a report, whole; without matplotlib it says what plots need."""
+    """Return the page of a report, whole; without matplotlib it says what plots need.
+
+    :raises KeyError: if the report lacks a field.
+    """
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {"number": number, "seconds": seconds, "together": kept_together}
-    return environment.get_template("report.html").render(
-        report=report,
-        drafters=[_drafter(entry) for entry in report["drafters"]],
-        rankings=list(rankings(report)),
-        needs=NEEDS,
-    )
+    try:
+        return environment.get_template("report.html").render(
+            report=report,
+            drafters=[_drafter(entry) for entry in report["drafters"]],
+            rankings=list(rankings(report)),
+            needs=NEEDS,
+        )
+    except UndefinedError as error:
+        raise KeyError(str(error)) from error
 
 
 def _drafter(entry: Entry) -> dict[str, Any]:

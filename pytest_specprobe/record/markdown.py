@@ -26,7 +26,8 @@ def markdown(report: Mapping[str, Any]) -> Iterator[str]:
     for label, text in rankings(report):
         yield f"- {escape(label)} {escape(text)}"
     yield ""
-    yield f"<sub>{escape(report['tool']['name'])} {escape(report['tool']['version'])}, {report['created']}</sub>"
+    tool = report["tool"]
+    yield f"<sub>{escape(tool['name'])} {escape(tool['version'])}, {escape(report['created'])}</sub>"
 
 
 def to_step_summary(report: Mapping[str, Any], *, environ: Mapping[str, str]) -> None:
@@ -35,7 +36,7 @@ def to_step_summary(report: Mapping[str, Any], *, environ: Mapping[str, str]) ->
     if not path:
         return
     try:
-        with Path(path).open("a", encoding="utf-8") as file:
+        with Path(path).open("a", encoding="utf-8", errors="replace") as file:
             file.writelines(f"{line}\n" for line in markdown(report))
     except OSError as error:
         logger.warning("job summary not written: %s", error)
@@ -56,7 +57,7 @@ def _drafter(entry: Entry) -> Iterator[str]:
     for check in entry["gate_checks"]:
         if check["result"] != "pass":
             seen, wanted = escape(check["seen"]), escape(check["wanted"])
-            yield f"- {escape(check['name'])}: {check['result']}, saw {seen}, wanted {wanted}"
+            yield f"- {escape(check['name'])}: {escape(check['result'])}, saw {seen}, wanted {wanted}"
     yield from (f"- {escape(reason)}" for reason in entry["reasons"])
     if entry["history"]:
         yield f"- {escape(past(entry['history']))}"
@@ -94,7 +95,7 @@ def _findings(entry: Entry) -> Iterator[str]:
     yield ""
     for finding in wrong:
         told = f"{finding['id']} ({finding['culprit']}): saw {finding['seen']}. {finding['fix']}"
-        yield f"- {finding['severity']}: {escape(told)}"
+        yield f"- {escape(finding['severity'])}: {escape(told)}"
     yield ""
     yield "</details>"
     yield ""

@@ -1,22 +1,22 @@
 """Read a report.json back: the rim where a file becomes a report that the renderings may trust."""
 
 import json
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from pytest_specprobe.errors import ProfileError
 from pytest_specprobe.record.report import NAME, SCHEMA
 
-_ENTRY = frozenset({
-    "name", "target", "verdict", "gate", "gate_checks", "reasons", "next", "phases", "checks", "server", "workload",
-    "acceptance", "throughput", "break_even",
-})  # fmt: skip
 _LARGEST = 256 * 2**20
 
 
 def read_report(path: Path) -> dict[str, Any]:
     """Return the report in ``path``: the file itself, or a directory that holds ``report.json``.
+
+    It has every field that the schema requires of a report and of its drafters, and their verdicts and gates are
+    words of the schema; what is deeper inside is as it was found.
 
     :raises ProfileError: if there is none, it is no report, or it is of another schema version.
     """
@@ -33,10 +33,26 @@ def read_report(path: Path) -> dict[str, Any]:
         raise _unusable(file, "is no report of pytest-specprobe")
     if report["schema"] != SCHEMA:
         raise _unusable(file, f"has schema {report['schema']!r}; this version reads {SCHEMA}")
+    schema = json.loads(schema_text())
     entries = report.get("drafters")
-    if not isinstance(entries, list) or not all(isinstance(e, dict) and e.keys() >= _ENTRY for e in entries):
-        raise _unusable(file, "is not complete")
+    if not (_holds(report, schema) and isinstance(entries, list) and all(_is_entry(e, schema) for e in entries)):
+        raise incomplete(file)
     return {**report, "path": str(file)}
+
+
+def _is_entry(entry: object, schema: Mapping[str, Any]) -> bool:
+    wanted = schema["$defs"]["drafter"]
+    words = {name: wanted["properties"][name]["enum"] for name in ("verdict", "gate")}
+    return _holds(entry, wanted) and all(entry[name] in allowed for name, allowed in words.items())
+
+
+def _holds(found: object, wanted: Mapping[str, Any]) -> TypeGuard[dict[str, Any]]:
+    return isinstance(found, dict) and found.keys() >= set(wanted["required"])
+
+
+def incomplete(file: Path) -> ProfileError:
+    """Return the error of a report in which something is missing, or of another kind than it must be."""
+    return _unusable(file, "is not complete")
 
 
 def schema_text() -> str:

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pytest_specprobe.errors import printable
 from pytest_specprobe.record.numbers import numbers, provenance
 from pytest_specprobe.record.text import (
     GATE_SAYS,
@@ -61,9 +62,11 @@ class _Paint:
 
     def row(self, label: str, text: str, code: str = _DIM) -> Iterator[str]:
         room = self.width - _LABEL - 2
-        lines = textwrap.wrap(kept_together(text), room, break_on_hyphens=False, break_long_words=False) or [""]
+        lines = textwrap.wrap(
+            kept_together(printable(text)), room, break_on_hyphens=False, break_long_words=False
+        ) or [""]
         first, *others = (line.replace(NO_BREAK, " ") for line in lines)
-        yield f"  {self.ink(f'{label:<{_LABEL}}', code)}{first}"
+        yield f"  {self.ink(f'{printable(label):<{_LABEL}}', code)}{first}"
         yield from (f"{'':{_LABEL + 2}}{line}" for line in others)
 
     def rows(self, label: str, texts: Sequence[str], code: str = _DIM) -> Iterator[str]:
@@ -75,7 +78,8 @@ def _drafter(entry: Entry, paint: _Paint) -> Iterator[str]:
     verdict, gate = entry["verdict"], entry["gate"]
     code = _COLOURS[TONES[verdict]] + _BOLD
     head = (verdict or "no verdict").upper()
-    yield f"{paint.ink(entry['name'], _BOLD)} on {entry['target']}: {paint.ink(head, code)}, {VERDICT_SAYS[verdict]}"
+    name, target = printable(entry["name"]), printable(entry["target"])
+    yield f"{paint.ink(name, _BOLD)} on {target}: {paint.ink(head, code)}, {VERDICT_SAYS[verdict]}"
     gate_code = _COLOURS[TONES[gate]] if gate else _DIM
     yield from paint.row("gate", GATE_SAYS[gate] + _gate_detail(entry), gate_code)
     yield from paint.rows("why", entry["reasons"])

@@ -56,6 +56,13 @@ def test_a_fault_is_told_with_its_next_step_and_exit_1(drafter: Path, capsys: py
     assert "next" in out
 
 
+def test_what_a_config_says_is_shown_and_not_obeyed(drafter: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = json.loads((drafter / "config.json").read_text()) | {"architectures": ["\x1b[2JLlama"]}
+    (drafter / "config.json").write_text(json.dumps(config))
+    main(["inspect", str(drafter), "--all"])
+    assert "\x1b" not in capsys.readouterr().out
+
+
 def test_a_warning_alone_is_exit_0(drafter: Path, target: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(drafter), "--target", str(target), "--context-length", "9000"]) == 0
     assert "warn   rope.positions" in capsys.readouterr().out
@@ -131,7 +138,13 @@ def test_diff_fails_for_a_head_kept_under_a_rebuilt_mapping(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["inspect", "nowhere"], ["inspect", "drafter", "--target", "nowhere"], ["diff", "drafter", "nowhere"]],
+    [
+        ["inspect", "nowhere"],
+        ["inspect", "drafter", "--target", "nowhere"],
+        ["inspect", "drafter", "--parent", "nowhere"],
+        ["diff", "drafter", "nowhere"],
+        ["history", "nowhere"],
+    ],
 )
 def test_unusable_arguments_are_one_error_and_exit_2(
     arguments: list[str], drafter: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -146,7 +159,15 @@ def test_unusable_arguments_are_one_error_and_exit_2(
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["inspect"], ["inspect", "x", "--context-length", "many"], ["no-such-verb"]]
+    "arguments",
+    [
+        [],
+        ["inspect"],
+        ["inspect", "x", "--context-length", "many"],
+        ["inspect", "x", "--context-length", "-5"],
+        ["inspect", "x", "--sglang", "latest"],
+        ["no-such-verb"],
+    ],
 )
 def test_wrong_usage_is_exit_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:

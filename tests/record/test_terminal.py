@@ -1,13 +1,16 @@
 """The terminal summary: verdict first, one screen, nothing lost at the right edge, colour only where asked."""
 
+import copy
 import json
 import re
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_specprobe.cli import main
+from pytest_specprobe.errors import CheckFailed
 from pytest_specprobe.profiles import Gate
 from pytest_specprobe.record.html import page
 from pytest_specprobe.record.markdown import escape, markdown
@@ -127,6 +130,63 @@ def test_an_unusable_file_is_one_clear_error(
     error = capsys.readouterr().err
     assert says in error
     assert "next: name a report.json" in error
+
+
+WHOLE = report(entry(FINETUNE, findings=[fault("rope.positions")]))
+
+
+def rendered(folder: Path, told: dict[str, Any], form: str) -> int:
+    (folder / "report.json").write_text(json.dumps(told))
+    return main(["report", str(folder), "--format", form, "--output", str(folder / "out")])
+
+
+@pytest.mark.parametrize("form", ["terminal", "markdown", "html"])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("verdict", "great"), ("verdict", []), ("gate", "ok"), ("acceptance", {"x": 1}), ("throughput", {"x": 1}),
+        ("checks", [1]), ("phases", None), ("reasons", 3), ("history", {"x": 1}), ("server", "there"),
+        ("break_even", [1]),
+    ],
+)  # fmt: skip
+def test_a_report_of_other_kinds_of_values_is_one_clear_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], field: str, value: object, form: str
+) -> None:
+    told = copy.deepcopy(WHOLE)
+    told["drafters"][0][field] = value
+    assert rendered(tmp_path, told, form) == 2
+    assert "is not complete" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["terminal", "markdown"])
+def test_no_field_of_a_report_may_be_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
+    for field in [*WHOLE, *WHOLE["drafters"][0]]:
+        told = copy.deepcopy(WHOLE)
+        told.pop(field, None)
+        told.get("drafters", [{}])[0].pop(field, None)
+        code = rendered(tmp_path, told, form)
+        assert code == (0 if field in ("sampled", "sweep_best") else 2), field
+        assert ("next: name a report.json" in capsys.readouterr().err) == (code == 2)
+
+
+@pytest.mark.parametrize("form", ["terminal", "markdown"])
+def test_a_report_gives_a_terminal_no_commands(tmp_path: Path, form: str) -> None:
+    told = copy.deepcopy(WHOLE)
+    evil = "saw\x1b[2J\x1b]0;owned\x07 \ud800 \x9b31m"
+    drafter = told["drafters"][0]
+    drafter |= {"name": evil, "target": evil, "reasons": [evil], "next": [evil]}
+    drafter["checks"][0] |= {"severity": "warning", "seen": evil, "fix": evil, "status": "fail"}
+    assert rendered(tmp_path, told, form) == 0
+    shown = (tmp_path / "out").read_text()
+    assert "owned" in shown
+    assert set(shown).isdisjoint("\x1b\x07\x9b")
+
+
+def test_an_error_is_shown_and_not_obeyed() -> None:
+    error = CheckFailed(
+        "\x1b[31mred\x1b[0m \x1b[2J", culprit="engine", fix="a\xa0b", detail="log\r\x1b]0;x\x07\n\ttab"
+    )
+    assert str(error) == "red \ufffd[2J\n  culprit: engine\n  next: a\xa0b\nlog\ufffd\ufffd]0;x\ufffd\n\ttab"
 
 
 @pytest.mark.parametrize(
