@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_specprobe.checkpoint.header import MAX_HEADER_BYTES, open_regular, read_header
@@ -9,6 +11,11 @@ from pytest_specprobe.checkpoint.read import CONFIG, INDEX, list_files, weight_n
 from pytest_specprobe.checkpoint.values import read_small
 from pytest_specprobe.errors import Culprit
 
+# What a prompt's token ids, and the token that ends an answer, come from.
+_TEXT_FILES = re.compile(
+    r"(tokenizer|tokenization|special_tokens|added_tokens|chat_template|vocab|merges|generation_config).*"
+    r"|.*\.(jinja|model|tiktoken)"
+)
 _BLOCKS = 16
 _BLOCK = 4096
 
@@ -33,6 +40,24 @@ def digest(path: Path, *, culprit: Culprit = "drafter-file") -> str:
         total.update(f"\0{name}\0".encode("utf-8", "surrogateescape"))
         if os.path.lexists(path / name):
             _add_weights(total, path / name, culprit)
+    return total.hexdigest()
+
+
+def text_digest(path: Path, *, others: Sequence[Path] = ()) -> str:
+    """Return 64 hex digits that identify how a target directory turns chats into token ids.
+
+    Covers the names and bytes of its tokenizer files, its chat template and generation config, and of ``others``
+    (files or directories that the server was told to use instead). What is not there counts as nothing. Raises
+    :class:`CheckpointError` for a file that cannot be read.
+    """
+    total = hashlib.sha256(b"specprobe text 1")
+    for folder in (path, *others):
+        if folder.is_file():
+            _add_file(total, folder.name, folder, "target")
+        elif folder.is_dir():
+            for name in sorted(filter(_TEXT_FILES.fullmatch, list_files(folder))):
+                _add_file(total, name, folder / name, "target")
+        total.update(b"\0")
     return total.hexdigest()
 
 

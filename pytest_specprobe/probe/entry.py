@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from pytest_specprobe.decide.outlook import outlook
 from pytest_specprobe.decide.sweep import sweep_best, sweep_rows
@@ -117,6 +118,9 @@ def _server(run: ProbeRun) -> dict[str, Any] | None:
         "command": server.command and list(server.command),
         "boot_s": server.boot_s,
         "device": run.servers.device,
+        "local_device": server.device or None,
+        "host": None if server.vouched else urlsplit(server.url).hostname,
+        "environment": server.environment and dict(server.environment),
         "flags": info and dict(info.settings),
         "scrubbed": list(server.scrubbed),
         "baseline_differences": run.servers.proofs.differences(),

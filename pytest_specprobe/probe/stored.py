@@ -1,19 +1,22 @@
 """Baselines of earlier runs, found and kept beside the report."""
 
 import logging
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from filelock import Timeout
 
+from pytest_specprobe.checkpoint.digest import text_digest
+from pytest_specprobe.errors import CheckpointError
 from pytest_specprobe.measure.throughput import KnownBaseline, Throughput
 from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.record import baselines
 from pytest_specprobe.record.key import Key, hardware
 from pytest_specprobe.record.report import machine
 from pytest_specprobe.record.text import interval, seconds
-from pytest_specprobe.server.spec import ServerSpec
+from pytest_specprobe.server.spec import ServerSpec, values_of
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +37,11 @@ class Question:
     concurrency: int
 
     def key(self, spec: ServerSpec) -> Key:
-        """Return the key of this question on this server."""
+        """Return the key of this question on this server.
+
+        :raises CheckpointError: if a file of the target's tokenizer cannot be read.
+        """
+        told = values_of(spec.server_args, "--chat-template", "--tokenizer-path")
         return baselines.baseline_key(
             spec,
             target=self.target,
@@ -44,6 +51,8 @@ class Question:
             thinking=self.thinking,
             max_new_tokens=self.max_new_tokens,
             concurrency=self.concurrency,
+            rendering=text_digest(Path(spec.model), others=[Path(place) for place in told]),
+            environ=os.environ,
         )
 
 
@@ -60,7 +69,7 @@ class StoredBaselines:
             return None
         try:
             found = baselines.find(question.key(spec), path=self._path)
-        except OSError as error:
+        except (OSError, CheckpointError) as error:
             logger.warning("stored baselines not read: %s", error)
             return None
         if found is None:
@@ -76,10 +85,9 @@ class StoredBaselines:
         """Store the baseline that a pass measured, if it measured one on a server of ours."""
         if question is None:
             return
-        baseline = baselines.measured(throughput, key=question.key(spec), now=datetime.now(UTC))
-        if baseline is None:
-            return
         try:
-            baselines.store(baseline, path=self._path)
-        except (OSError, Timeout) as error:
+            baseline = baselines.measured(throughput, key=question.key(spec), now=datetime.now(UTC))
+            if baseline is not None:
+                baselines.store(baseline, path=self._path)
+        except (OSError, Timeout, CheckpointError) as error:
             logger.warning("baseline not stored: %s", error)

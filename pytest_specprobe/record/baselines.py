@@ -1,8 +1,8 @@
 """Baselines of earlier runs: the speed of a target without speculation, so that it need not boot twice every time.
 
-Invariant: a stored baseline is used only for the same target, engine, flags, machine, prompts and token limit, always
-with its age, and never as if it had been measured beside the drafter: its interval is widened by what two boots
-usually differ by.
+Invariant: a stored baseline is used only for the same target, engine, flags, environment, machine, token limit and
+prompts (as template and tokenizer make them), always with its age, and never as if it had been measured beside the
+drafter: its interval is widened by what two boots usually differ by.
 """
 
 import math
@@ -16,7 +16,7 @@ from pytest_specprobe.measure.records import Estimate
 from pytest_specprobe.measure.throughput import KnownBaseline, Throughput
 from pytest_specprobe.record import journal
 from pytest_specprobe.record.key import METHOD, Key, prompts_part
-from pytest_specprobe.server.spec import ServerSpec, command
+from pytest_specprobe.server.spec import ServerSpec, command, environment, speed_variables
 
 SCHEMA = 1
 NAME = "baselines.jsonl"
@@ -90,6 +90,8 @@ def baseline_key(
     workload: str,
     max_new_tokens: int,
     concurrency: int,
+    rendering: str,
+    environ: Mapping[str, str],
     thinking: bool | None = None,
 ) -> Key:
     """Return what a baseline must share to be used again; known before any boot.
@@ -97,6 +99,8 @@ def baseline_key(
     :param spec: the baseline's server; its flags count, not where it listens or lies.
     :param target: the target's digest; ``workload`` the prompts'.
     :param engine: SGLang's version.
+    :param rendering: digest of what turns the prompts into token ids (``checkpoint.digest.text_digest``).
+    :param environ: this process's environment, which a boot hands on; what changes the server's speed counts.
     :param max_new_tokens: the limit that the answers' lengths come from.
     :param thinking: what the chat template was told; None: nothing.
     :raises ValueError: for a server that speculates.
@@ -113,7 +117,8 @@ def baseline_key(
         "max_new_tokens": max_new_tokens,
         "concurrency": concurrency,
         "command": _flags(command(spec, host="", port=0)),
-        "env": [list(pair) for pair in spec.env],
+        "rendering": rendering,
+        "env": speed_variables(environment(spec, environ)[0]) | dict(spec.env),
     })  # fmt: skip
 
 

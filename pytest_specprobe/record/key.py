@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# Counts up whenever the same run would give other numbers, so that old numbers are not held against new ones.
-METHOD = 1
+from pytest_specprobe.server.client import is_loopback
+
+# Counts up whenever the same run would give other numbers, or a key holds more, so that old numbers are not held
+# against new ones. 2: the rendered prompts, the environment, and where an attached server is.
+METHOD = 2
 DEFAULT_NEW_TOKENS = 256
 # Settings that differ between any two boots, or say who and where and not how.
 _NOT_FLAGS = frozenset({
@@ -21,6 +24,8 @@ _NOT_FLAGS = frozenset({
     "forward_pass_metrics_ipc_name", "crash_dump_folder", "file_storage_path", "log_requests_target",
 })  # fmt: skip
 _LONGEST = 60
+# A part of a report that was written before the part was: equal to itself, and to nothing that is known.
+_UNRECORDED = "not recorded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,9 @@ class Key:
     """Everything that must be the same for two runs to be compared, by name.
 
     ``engine`` is SGLang's version, ``hardware`` the GPUs (or the CPU and its cores), ``target``, ``drafter`` and
-    ``workload`` are digests, ``flags`` the resolved server settings that are set.
+    ``workload`` are digests, ``rendered`` that of the prompts' token ids; ``flags`` the resolved server settings that
+    are set, ``environment`` the server's variables that change its speed (None for a server of which only the URL is
+    known).
     """
 
     parts: Mapping[str, Any]
@@ -43,7 +50,10 @@ class Key:
         return Key({name: part for name, part in self.parts.items() if name not in names})
 
     def differences(self, other: "Key") -> dict[str, tuple[Any, Any]]:
-        """Return the parts that differ, flags one by one (``flags.NAME``): name -> (this one's, the other's)."""
+        """Return the parts that differ: name -> (this one's, the other's).
+
+        Flags and variables one by one (``flags.NAME``, ``environment.NAME``).
+        """
         one, two = _flat(self.parts), _flat(other.parts)
         return {k: (one.get(k), two.get(k)) for k in sorted({*one, *two}) if one.get(k) != two.get(k)}
 
@@ -57,12 +67,16 @@ def key_of(report: Mapping[str, Any], entry: Mapping[str, Any]) -> Key | None:
         return None
     if not (digests["drafter"] and digests["target"]):
         return None
+    where, rendered = _where(report["machine"], server), workload.get("rendered", _UNRECORDED)
+    if where is None or rendered is None:
+        return None
     speculation = entry["speculation"]
     return Key({
         "method": METHOD,
         "engine": f"SGLang {server['version']}",
         "device": server["device"],
-        "hardware": hardware(report["machine"], device=server["device"]),
+        "hardware": where,
+        "environment": server.get("environment", _UNRECORDED),
         "target": digests["target"],
         "drafter": digests["drafter"],
         "workload": prompts_part(
@@ -70,6 +84,7 @@ def key_of(report: Mapping[str, Any], entry: Mapping[str, Any]) -> Key | None:
             thinking=workload.get("thinking"),
             max_new_tokens=workload.get("max_new_tokens", DEFAULT_NEW_TOKENS),
         ),
+        "rendered": rendered,
         "speculation": "/".join(str(speculation[n]) for n in ("num_steps", "eagle_topk", "num_draft_tokens")),
         "concurrency": throughput["concurrency"] if throughput else None,
         "flags": _flags(server["flags"]),
@@ -83,10 +98,25 @@ def prompts_part(digest: str, *, thinking: bool | None, max_new_tokens: int = DE
     return digest + told + limit
 
 
+def _where(machine: Mapping[str, Any], server: Mapping[str, Any]) -> str | None:
+    """Return what the server ran on; None where that is not known.
+
+    Of an attached server that nothing vouches for, the URL's host must do: the same host is the same hardware until
+    its owner says otherwise. A loopback address is another server on every machine, so this machine is named too.
+    """
+    device, host = server.get("local_device", server["device"]), server.get("host")
+    if device in {"cuda", "cpu"}:
+        # of an attached server too: a record of this machine vouches for it
+        known = server.get("environment", _UNRECORDED) is not None
+        return hardware(machine, device=device) if known else None
+    if host is None:
+        return None
+    here = f" of {hardware(machine, device='cpu')}; {hardware(machine, device='cuda')}" if is_loopback(host) else ""
+    return f"attached at {host}{here}"
+
+
 def hardware(machine: Mapping[str, Any], *, device: str) -> str:
-    """Return what the server ran on, as text; an attached server's machine is not known from here."""
-    if device == "attached":
-        return "attached server"
+    """Return what a server on this machine runs on, as text; ``device`` is cuda or cpu."""
     if device == "cpu":
         return f"{machine['cores']} cores, {machine['cpu']}"
     names = list(machine["gpus"])
@@ -106,5 +136,7 @@ def _short(value: Any) -> Any:
 
 
 def _flat(parts: Mapping[str, Any]) -> dict[str, Any]:
-    flags = {f"flags.{name}": value for name, value in parts.get("flags", {}).items()}
-    return {name: value for name, value in parts.items() if name != "flags"} | flags
+    flat: dict[str, Any] = {}
+    for name, part in parts.items():
+        flat |= {f"{name}.{key}": value for key, value in part.items()} if isinstance(part, Mapping) else {name: part}
+    return flat

@@ -35,6 +35,7 @@ class AttachedServer(Closing):
         self.pid: int | None = record.pid if record else None
         self.command: tuple[str, ...] | None = record.command if record else None
         self.scrubbed: tuple[str, ...] = record.scrubbed if record else ()
+        self.environment = record.environment if record else None
         self.boot_s: float | None = None
         self.log_path: Path | None = Path(record.log_path) if record else None
         self._record = record

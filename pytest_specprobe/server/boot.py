@@ -4,7 +4,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +24,7 @@ from pytest_specprobe.server.growing_log import GrowingLog
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.process import Supervised
 from pytest_specprobe.server.redaction import redact_command
-from pytest_specprobe.server.spec import ServerSpec, command, environment
+from pytest_specprobe.server.spec import ServerSpec, command, environment, speed_variables
 from pytest_specprobe.server.stall import StallWatch
 
 LOOPBACK = "127.0.0.1"
@@ -56,7 +56,8 @@ class Server(Protocol):
     """A server that can be probed: owned (booted here) or attached (someone else's).
 
     ``vouched`` tells whether its command, environment and log are known: it was booted here, or by ``specprobe
-    serve`` on this machine. ``device`` is "" where it is not.
+    serve`` on this machine. ``device`` is "" where it is not, ``environment`` (the variables that change its speed)
+    None where it is not known.
     """
 
     client: Client
@@ -67,6 +68,7 @@ class Server(Protocol):
     pid: int | None
     command: tuple[str, ...] | None
     scrubbed: tuple[str, ...]
+    environment: Mapping[str, str] | None
     boot_s: float | None
     log_path: Path | None
 
@@ -148,6 +150,7 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str, key: str, again: Ow
     port = int(again.url.rpartition(":")[2]) if again else _free_port()
     key = again.api_key if again else key
     env, scrubbed = environment(spec, os.environ)
+    speed = speed_variables(env)
     words = command(spec, host=LOOPBACK, port=port)
     if spec.candidates:
         words += ("--speculative-adaptive-config", str(_write_candidates(spec, log_path)))
@@ -178,6 +181,7 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str, key: str, again: Ow
             drafter=spec.drafter,
             command=redact_command(words),
             scrubbed=scrubbed,
+            environment=speed,
         )
         if again is not None:
             again.resume(supervised, log_path=log_path, scratch=scratch, gpu_memory=gpu_memory)
@@ -187,6 +191,7 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str, key: str, again: Ow
             Client(f"http://{LOOPBACK}:{port}", api_key=key),
             command=redact_command(words),
             scrubbed=scrubbed,
+            environment=speed,
             log_path=log_path,
             scratch=scratch,
             device=spec.device,

@@ -5,6 +5,7 @@ import logging
 import os
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from pytest_specprobe.errors import ServerError
@@ -47,6 +48,7 @@ class OwnedServer(Closing):
         *,
         command: tuple[str, ...],
         scrubbed: tuple[str, ...],
+        environment: Mapping[str, str],
         log_path: Path,
         scratch: Path,
         device: str,
@@ -58,6 +60,7 @@ class OwnedServer(Closing):
         self.pid: int | None = supervised.pid
         self.command: tuple[str, ...] | None = command
         self.scrubbed = scrubbed
+        self.environment: Mapping[str, str] | None = environment
         self.boot_s: float | None = None
         self.log_path: Path | None = log_path
         self.device = device

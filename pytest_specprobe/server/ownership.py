@@ -13,7 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ class Owned:
     clock ticks after the machine's boot, ``boot_id`` names that boot, ``created`` is seconds since the epoch.
     ``owner_pid`` is the pytest (or ``specprobe serve``) that started it; pids mean something in ``pid_namespace``
     only (0: unknown). ``gpus`` are the driver's uuids. ``command`` holds no secret; ``scrubbed`` names the variables
-    that were kept from the server.
+    that were kept from the server; ``environment`` has those of its own that change its speed (None: not recorded).
     """
 
     marker: str
@@ -61,6 +61,7 @@ class Owned:
     drafter: str | None = None
     command: tuple[str, ...] = ()
     scrubbed: tuple[str, ...] = ()
+    environment: Mapping[str, str] | None = None
 
     @property
     def owner_lives(self) -> bool:
@@ -120,6 +121,7 @@ def record(
     drafter: Path | None = None,
     command: Iterable[str] = (),
     scrubbed: Iterable[str] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> Path | None:
     """Write down a server that this process started; return the record's path, None if it could not be written."""
     me = read_process(os.getpid())
@@ -142,6 +144,7 @@ def record(
         drafter=None if drafter is None else str(drafter),
         command=tuple(command),
         scrubbed=tuple(scrubbed),
+        environment=environment,
     )
     path = records_dir() / f"{marker}.json"
     try:

@@ -53,6 +53,14 @@ _HARNESS = re.compile(r"^(PYTEST_.*|PYTHONWARNINGS|PYTHONSTARTUP|PYTHONFAULTHAND
 _PROXY = re.compile(r"^(https?|ftp|all|no)_proxy$", re.IGNORECASE)
 _HUB_SECRET = re.compile(r"^(HF_TOKEN|HUGGING_FACE_HUB_TOKEN|HUGGINGFACE_TOKEN)$")
 _LOOPBACK = "127.0.0.1,localhost"
+# Variables that change how fast the same server answers, and among them those that only say where something is.
+_SPEED = re.compile(
+    r"^((OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|DNNL|ONEDNN|ATEN|MALLOC|TORCH\w*|PYTORCH|CUDA|CUBLAS|CUBLASLT|CUDNN|NVTE|NCCL"
+    r"|HIP|HSA|RCCL|AITER|TRITON|FLASHINFER|SGLANG|SGL)_\w+|LD_PRELOAD|GLIBC_TUNABLES|NVIDIA_TF32_OVERRIDE)$"
+)
+_PLACE = re.compile(
+    r"CACHE|LOG|DEBUG|_(DIR|DIRS|DIRECTORY|PATH|HOME|ROOT|FILE|URL|HOST|IP|PORT|IFNAME|VERSION|VISIBLE_DEVICES)$"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +183,15 @@ def environment(spec: ServerSpec, base: Mapping[str, str]) -> tuple[dict[str, st
             kept[name] = ",".join(p for p in (kept.get(name, ""), _LOOPBACK) if p)
     kept["PYTHONUNBUFFERED"] = "1"
     return kept | dict(spec.env), scrubbed
+
+
+def speed_variables(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a server's environment that change how fast it is, sorted by name; no secret is one."""
+    return {
+        name: value
+        for name, value in sorted(env.items())
+        if _SPEED.match(name) and not _PLACE.search(name) and not is_secret_name(name)
+    }
 
 
 def values_of(args: Sequence[str], *flags: str) -> tuple[str, ...]:

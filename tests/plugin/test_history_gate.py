@@ -63,6 +63,10 @@ def unreadable(path: Path) -> None:
     path.mkdir()
 
 
+def pointer(path: Path) -> None:
+    path.write_text(f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 31000\n")
+
+
 def nothing(path: Path) -> None:
     path.unlink()
 
@@ -74,8 +78,14 @@ def nothing(path: Path) -> None:
         (edited(faster), 1, "FAILED", "gate max_regression: fail; saw tok_per_s 0."),
         (edited(one_prompt), 10, "FAILED", "gate max_regression: inconclusive; saw accept_length shares too few"),
         (unreadable, 10, "FAILED", "gate max_regression: inconclusive; saw [Errno 21]"),
+        (
+            pointer,
+            10,
+            "FAILED",
+            "gate max_regression: inconclusive; saw not readable, and no other line is of this key",
+        ),
     ],
-    ids=["first", "slower", "cannot-tell", "unreadable"],
+    ids=["first", "slower", "cannot-tell", "unreadable", "pointer"],
 )
 def test_a_run_is_held_against_its_past(
     pytester: pytest.Pytester, run: Run, *, spoil: Callable[[Path], None], code: int, ends: str, says: str
@@ -87,6 +97,8 @@ def test_a_run_is_held_against_its_past(
     entry = json.loads((pytester.path / ".specprobe" / "report.json").read_text())["drafters"][0]
     assert entry["gate"] == {0: "pass", 1: "fail", 10: "inconclusive"}[code]
     assert entry["history"]["kept"] == (code == 0)
+    where = {name: entry["server"][name] for name in ("local_device", "host", "environment")}
+    assert where == {"local_device": None, "host": "127.0.0.1", "environment": None}, "nothing vouches for it"
 
 
 def test_nothing_is_asked_without_a_limit(run: Run) -> None:

@@ -24,7 +24,7 @@ NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 SPEC = ServerSpec(model="/models/t", device="cpu", python="/env/bin/python")
 FACTS: dict[str, Any] = {
     "target": "t" * 64, "engine": "0.5.23", "hardware": "2 cores", "workload": "w" * 64, "max_new_tokens": 256,
-    "concurrency": 1,
+    "concurrency": 1, "rendering": "r" * 64, "environ": {"PATH": "/bin", "PYTEST_VERSION": "8"},
 }  # fmt: skip
 KEY = baseline_key(SPEC, **FACTS)
 SPEED = measure_throughput(requests(World(), 0.6, 0.02), baseline=requests(World(), None, 0.012))
@@ -66,8 +66,13 @@ def test_what_was_not_measured_here_is_not_stored() -> None:
         baseline_key(replace(SPEC, server_args=("--kv-cache-dtype", "fp8_e4m3")), **FACTS),
         baseline_key(replace(SPEC, tp=2), **FACTS),
         baseline_key(replace(SPEC, device="cuda"), **FACTS),
-        baseline_key(replace(SPEC, env=(("OMP_NUM_THREADS", "1"),)), **FACTS),
-        *(baseline_key(SPEC, **{**FACTS, name: "other"}) for name in ("target", "engine", "hardware", "workload")),
+        baseline_key(replace(SPEC, env=(("OMP_NUM_THREADS", "2"),)), **FACTS),
+        baseline_key(SPEC, **{**FACTS, "environ": {"OMP_NUM_THREADS": "16"}}),
+        baseline_key(SPEC, **{**FACTS, "environ": {"SGLANG_CPU_OMP_THREADS_BIND": "0-7"}}),
+        *(
+            baseline_key(SPEC, **{**FACTS, name: "other"})
+            for name in ("target", "engine", "hardware", "workload", "rendering")
+        ),
         *(baseline_key(SPEC, **{**FACTS, name: 7}) for name in ("max_new_tokens", "concurrency")),
     ],
 )
@@ -78,6 +83,16 @@ def test_another_question_has_no_answer(tmp_path: Path, other: Key) -> None:
 
 def test_where_the_files_lie_does_not_matter() -> None:
     assert baseline_key(replace(SPEC, model="/elsewhere", python="/other/python"), **FACTS) == KEY
+
+
+def test_what_the_user_exports_for_others_does_not_matter() -> None:
+    """1 is what a CPU server gets anyway; the rest says where something is, or is kept from the server."""
+    environ = {
+        "OMP_NUM_THREADS": "1", "HOME": "/elsewhere", "SGLANG_CACHE_DIR": "/elsewhere", "NCCL_DEBUG": "INFO",
+        "SGLANG_SIMULATE_ACC_LEN": "3", "PYTEST_VERSION": "9", "SGLANG_API_KEY": "secret", "CUDA_HOME": "/cuda",
+    }  # fmt: skip
+    assert baseline_key(SPEC, **{**FACTS, "environ": environ}) == KEY
+    assert "secret" not in str(KEY.parts)
 
 
 def test_a_server_that_speculates_is_no_baseline() -> None:

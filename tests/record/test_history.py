@@ -81,12 +81,16 @@ def spoil(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
     [
         ("drafters.0.server.version", "0.5.24", "engine"),
         ("drafters.0.server.device", "cuda", "device"),
+        ("drafters.0.server.local_device", "cuda", "hardware"),
+        ("drafters.0.server.environment.OMP_NUM_THREADS", "16", "environment.OMP_NUM_THREADS"),
+        ("drafters.0.server.environment.LD_PRELOAD", "/lib/libtcmalloc.so", "environment.LD_PRELOAD"),
         ("drafters.0.server.flags.attention_backend", "triton", "flags.attention_backend"),
         ("drafters.0.server.flags.speculative_attention_mode", "decode", "flags.speculative_attention_mode"),
         ("drafters.0.server.flags.tp_size", 2, "flags.tp_size"),
         ("drafters.0.digests.target", "x", "target"),
         ("drafters.0.digests.drafter", "x", "drafter"),
         ("drafters.0.workload.digest", "x", "workload"),
+        ("drafters.0.workload.rendered", "x", "rendered"),
         ("drafters.0.speculation.num_steps", 3, "speculation"),
         ("drafters.0.throughput.concurrency", 4, "concurrency"),
         ("machine.cores", 64, "hardware"),
@@ -121,18 +125,65 @@ def test_what_changes_from_boot_to_boot_is_not(path: str, value: Any) -> None:
     assert key_of(PASSING, PASSING["drafters"][0]) == key_of(changed, changed["drafters"][0])
 
 
-@pytest.mark.parametrize("path", ["digests.target", "digests.drafter", "server.version", "server.flags"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "digests.target", "digests.drafter", "server.version", "server.flags", "server.environment",
+        "server.local_device", "workload.rendered",
+    ],
+)  # fmt: skip
 def test_what_is_not_known_is_not_comparable(path: str) -> None:
     changed = json.loads(json.dumps(PASSING))
     spoil(f"drafters.0.{path}", None)(changed)
     assert run_of(changed, changed["drafters"][0]) is None
 
 
+def test_a_report_of_before_these_were_recorded_is_another_key_and_equals_its_like() -> None:
+    old = json.loads(json.dumps(PASSING))
+    for name in ("local_device", "host", "environment"):
+        del old["drafters"][0]["server"][name]
+    del old["drafters"][0]["workload"]["rendered"]
+    key, now = key_of(old, old["drafters"][0]), key_of(PASSING, PASSING["drafters"][0])
+    assert key is not None
+    assert now is not None
+    assert {name.partition(".")[0] for name in key.differences(now)} == {"environment", "rendered"}
+    old["drafters"][0]["server"]["device"] = "attached"
+    assert key_of(old, old["drafters"][0]) is None, "it does not say where"
+
+
 def test_gpus_are_counted_by_name() -> None:
     machine = {"gpus": ["B200", "B200", "H200"], "cores": 8, "cpu": "x"}
     assert hardware(machine, device="cuda") == "2 x B200, 1 x H200"
     assert hardware(machine, device="cpu") == "8 cores, x"
-    assert hardware(machine, device="attached") == "attached server"
+
+
+def attached(host: str | None, **machine: Any) -> Key | None:
+    """The key of a run on a server of which only the URL is known, from a machine that differs so."""
+    whole = json.loads(json.dumps(PASSING))
+    told = {"device": "attached", "local_device": None, "host": host, "environment": None}
+    whole["drafters"][0]["server"] |= told
+    whole["machine"] |= machine
+    return key_of(whole, whole["drafters"][0])
+
+
+def test_attached_servers_are_told_apart_by_where_they_are() -> None:
+    """Whatever machine asks: a fixed remote server stays comparable with itself."""
+    assert attached("gpu-7") == attached("gpu-7", cores=96, cpu="other", gpus=["H200"])
+    assert attached("gpu-7") != attached("gpu-8")
+    assert attached("127.0.0.1") != attached("127.0.0.1", cores=96)
+    assert attached("127.0.0.1") != attached("127.0.0.1", gpus=["H200"])
+    assert attached("127.0.0.1") == attached("127.0.0.1")
+    assert attached(None) is None, "of a report that does not say where"
+
+
+def test_a_served_server_runs_on_this_machine() -> None:
+    """``specprobe serve``'s record vouches for it: its hardware and its environment are known."""
+    whole = json.loads(json.dumps(PASSING))
+    whole["drafters"][0]["server"]["device"] = "attached"
+    key, own = key_of(whole, whole["drafters"][0]), key_of(PASSING, PASSING["drafters"][0])
+    assert key is not None
+    assert own is not None
+    assert set(key.differences(own)) == {"device"}
 
 
 @pytest.mark.parametrize(("gate", "unsure", "kept"), [
@@ -294,10 +345,6 @@ def test_a_busy_machine_is_remembered() -> None:
 
 @pytest.mark.parametrize("asked", [{"thinking": True}, {"max_new_tokens": 4096}])
 def test_prompts_asked_otherwise_are_another_key(asked: dict[str, Any]) -> None:
-    """And a run of before these were recorded has the key of one that asked as usual."""
     changed = json.loads(json.dumps(PASSING))
-    usual = {"thinking": None, "max_new_tokens": 256, "rendered": "r" * 64, "cut": 0}
-    changed["drafters"][0]["workload"] |= usual
-    assert key_of(PASSING, PASSING["drafters"][0]) == key_of(changed, changed["drafters"][0])
     changed["drafters"][0]["workload"] |= asked
     assert key_of(PASSING, PASSING["drafters"][0]) != key_of(changed, changed["drafters"][0])

@@ -46,11 +46,55 @@ def test_another_way_to_ask_is_another_question(tmp_path: Path, change: dict[str
     assert stored.find(SPEC, QUESTION) is not None
 
 
+@pytest.mark.parametrize("name", ["tokenizer.json", "chat_template.jinja", "tokenization_kimi.py", "tiktoken.model"])
+def test_another_tokenizer_or_template_is_another_question(tmp_path: Path, name: str) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "model.safetensors").write_bytes(b"weights have a digest of their own")
+    spec = replace(SPEC, model=str(target))
+    stored = StoredBaselines(tmp_path, PhaseLog("aq", say=lambda _: None))
+    for text in (None, "one", "two"):
+        if text:
+            (target / name).write_text(text)
+        assert stored.find(spec, QUESTION) is None
+        stored.keep(SPEED, spec, QUESTION)
+        assert stored.find(spec, QUESTION) is not None
+    (target / "README.md").write_text("not read by any server")
+    assert stored.find(spec, QUESTION) is not None
+
+
+def test_a_template_from_elsewhere_is_read_too(tmp_path: Path) -> None:
+    spec = replace(SPEC, server_args=("--chat-template", str(tmp_path / "mine.jinja")))
+    keys = []
+    for text in ("one", "two"):
+        (tmp_path / "mine.jinja").write_text(text)
+        keys.append(QUESTION.key(spec))
+    assert keys[0] != keys[1]
+    assert keys[0].differences(keys[1]).keys() == {"rendering"}
+
+
+def test_the_environment_of_the_server_is_part_of_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = []
+    for threads in ("1", "16"):
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        keys.append(QUESTION.key(SPEC))
+    assert keys[0].differences(keys[1]) == {"env.OMP_NUM_THREADS": ("1", "16")}
+
+
 def test_a_question_that_is_not_wholly_known_has_no_answer(tmp_path: Path) -> None:
     stored = StoredBaselines(tmp_path, PhaseLog("aq", say=lambda _: None))
     stored.keep(SPEED, SPEC, None)
     assert not (tmp_path / NAME).exists()
     assert stored.find(SPEC, None) is None
+
+
+def test_a_tokenizer_that_cannot_be_read_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "tokenizer.json").mkdir()
+    spec, stored = replace(SPEC, model=str(tmp_path)), StoredBaselines(tmp_path, PhaseLog("aq", say=lambda _: None))
+    stored.keep(SPEED, spec, QUESTION)
+    assert stored.find(spec, QUESTION) is None
+    assert not (tmp_path / NAME).exists()
+    assert caplog.text.count("tokenizer.json") == 2
 
 
 def test_a_file_that_cannot_be_used_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -174,7 +174,10 @@ def simulated(server: AttachedServer, spec: ServerSpec) -> Finding:
     return next(f for f in found if f.id == "proof.simulated-acceptance")
 
 
-def test_a_vouched_servers_environment_is_looked_at(fake_spec: MakeSpec, tmp_path: Path) -> None:
+def test_a_vouched_servers_environment_is_looked_at(
+    fake_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
     spec = fake_spec()
     forged = ServerSpec(**{
         name: getattr(spec, name) for name in ("model", "drafter", "speculation", "python")
@@ -186,6 +189,9 @@ def test_a_vouched_servers_environment_is_looked_at(fake_spec: MakeSpec, tmp_pat
         ):
             finding = simulated(attached, spec)
             assert finding.status == status
+            assert server.environment is not None
+            assert server.environment["OMP_NUM_THREADS"] == "3"
+            assert attached.environment == server.environment, "by its record"
     assert "SGLANG_SIMULATE_ACC_LEN" in finding.seen
 
 

@@ -15,7 +15,14 @@ from pytest_specprobe.server.redaction import (
     redact_text,
     redact_value,
 )
-from pytest_specprobe.server.spec import ServerSpec, command, environment, forging_variables, worker_commands
+from pytest_specprobe.server.spec import (
+    ServerSpec,
+    command,
+    environment,
+    forging_variables,
+    speed_variables,
+    worker_commands,
+)
 
 SPECULATION = Speculation(num_steps=2, eagle_topk=1, num_draft_tokens=3)
 
@@ -113,6 +120,16 @@ def test_what_forges_or_leaks_is_scrubbed_and_named(name: str) -> None:
     assert name not in env
     assert scrubbed == (name,)
     assert env["PATH"] == "/bin"
+
+
+def test_what_changes_the_speed_is_told_and_nothing_else() -> None:
+    fast = {"OMP_NUM_THREADS": "4", "LD_PRELOAD": "/lib/tc.so", "CUDA_LAUNCH_BLOCKING": "1", "SGLANG_X": "1"}
+    other = {
+        "PATH": "/bin", "SGLANG_API_KEY": "k", "TORCHINDUCTOR_CACHE_DIR": "/tmp", "CUDA_VISIBLE_DEVICES": "1",
+        "NCCL_VERSION": "2", "NCCL_SOCKET_IFNAME": "eth0", "OMPX": "1",
+    }  # fmt: skip
+    assert speed_variables(fast | other) == fast
+    assert list(speed_variables(fast | other)) == sorted(fast)
 
 
 def test_a_local_target_needs_neither_hub_token_nor_proxy_and_a_hub_id_does(tmp_path: Path) -> None:
