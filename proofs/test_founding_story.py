@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.job.jobs import NAMES, Job, gain, run_job
+from tests.job.jobs import NAME, Job, gain, run_job
 
+NAMES = (NAME, "scratch_k25_mini")
 NATIVE = "aq_k2_mini_native"
 
 
@@ -18,7 +19,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 
 def test_the_drafter_moved_to_another_target_is_worth_fine_tuning(job: Job) -> None:
-    entry = job.entries["aq_k2_mini"]
+    entry = job.entries[NAME]
     assert entry["verdict"] in {"finetune", "undecided"}, job.output
     assert "finetune" in (entry["verdict"], *entry["candidates"]), job.output
     assert entry["acceptance"]["p1_margin"]["low"] > 0
@@ -32,7 +33,7 @@ def test_the_drafter_moved_to_another_target_is_worth_fine_tuning(job: Job) -> N
     ],
 )
 def test_it_is_accepted_less_than(job: Job, better: str) -> None:
-    found = gain(job.entries[better], job.entries["aq_k2_mini"])
+    found = gain(job.entries[better], job.entries[NAME])
     assert found.n >= 24
     assert found.low > 0
 

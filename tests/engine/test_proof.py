@@ -61,7 +61,8 @@ def test_baseline_runs_to_length_or_to_its_own_end(baseline: Run) -> None:
 @pytest.mark.parametrize(("server", "name"), PASSES)
 def test_speculation_changes_no_token(runs: Runs, baseline: Run, oracle: Oracle, server: str, name: str) -> None:
     answers = runs(server).passes[name]
-    expected = baseline.passes["natural" if name == "natural" else "many"][: len(answers)]
+    expected = baseline.passes["natural" if name == "natural" else "many"]
+    expected = expected[::2] if name == "one" else expected
     differ = [a for a, b in zip(answers, expected, strict=True) if a.output != b.output]
     assert [f for f in parted(differ, oracle) if f[2] > TIE] == []
     assert len(differ) <= 1
@@ -107,23 +108,26 @@ def _other_layers(drafter: Drafter, shift: int) -> Drafter:
     return replace(drafter, aux_layers=tuple(layer + shift for layer in layers))
 
 
-def test_the_cache_was_cold_then_warm_and_prefill_was_chunked(chain2: Run, chain4: Run) -> None:
+def test_without_a_cache_nothing_was_cached(chain2: Run) -> None:
     assert all(answer.cached_tokens == 0 for name in chain2.passes for answer in chain2.passes[name])
-    first, again = chain4.passes["one"], chain4.passes["many"]
+
+
+def test_the_cache_was_cold_then_warm_and_prefill_was_chunked(chain4: Run) -> None:
+    first, again = chain4.passes["one"], chain4.passes["many"][::2]
     assert sum(a.cached_tokens for a in first) < sum(a.cached_tokens for a in again)
     assert all(answer.cached_tokens > len(answer.prompt) // 2 for answer in again)
-    assert sum(len(answer.prompt) > CHUNK for answer in first) >= 8
+    assert sum(len(answer.prompt) > CHUNK for answer in first) >= 6
     sizes = [
         int(line.split("#new-token: ")[1].split(",")[0]) for line in chain4.log.splitlines() if "#new-tok" in line
     ]
     assert max(sizes) == CHUNK
 
 
-def test_no_server_reached_for_an_operation_that_is_not_there(runs: Runs) -> None:
-    for name in ("baseline", *SPECULATING):
-        log = runs(name).log
-        assert "is not provided by the specprobe CPU engine" not in log
-        assert "Traceback" not in log
+@pytest.mark.parametrize("server", ["baseline", *SPECULATING])
+def test_no_server_reached_for_an_operation_that_is_not_there(runs: Runs, server: str) -> None:
+    log = runs(server).log
+    assert "is not provided by the specprobe CPU engine" not in log
+    assert "Traceback" not in log
 
 
 def test_the_tree_servers_took_their_host_for_another(tree: Run) -> None:

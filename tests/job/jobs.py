@@ -17,7 +17,7 @@ from pytest_specprobe.measure import workloads
 from pytest_specprobe.measure.records import Estimate
 from pytest_specprobe.measure.statistics import combine, resample
 
-NAMES = ("aq_k2_mini", "scratch_k25_mini")
+NAME = "aq_k2_mini"
 # the mini family's workload has 32 prompts; answers of these run long, and would take a third of the time
 _LONG = {"code-16", "code-11", "docs-11", "code-14", "docs-08", "code-08", "code-13"}
 
