@@ -95,7 +95,7 @@ class Run:
         folder.mkdir(parents=True)
         _files(fault, folder)
         words = [sys.executable, "-I", "-S", "-c", PLAIN_SIGNALS, sys.executable, "-m", "pytest"]
-        words += ["-p", "no:cacheprovider", "--specprobe-drafter=probed", "--specprobe-device=cpu", *self._where()]
+        words += ["-p", "no:cacheprovider", "--specprobe-drafter=probed", *self._where()]
         words += fault.args or ("specprobe/test_acceptance.py::test_acceptance",)
         env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         env |= {TAG: self.tag, "SPECPROBE_STATE_DIR": str(self.state), "XDG_CACHE_HOME": str(folder / "cache")}
@@ -112,8 +112,8 @@ class Run:
             return ["--specprobe-server", self.served["drafter"]["url"], "--specprobe-baseline=none"]
         if self.fault.on == "stand-in":
             python = stand_in(self.folder / "python")
-            return ["--specprobe-baseline=none", f"--specprobe-python={python}"]
-        return ["--specprobe-baseline=none"]
+            return ["--specprobe-device=cpu", "--specprobe-baseline=none", f"--specprobe-python={python}"]
+        return ["--specprobe-device=cpu", "--specprobe-baseline=none"]
 
     @staticmethod
     def prepare(folder: Path) -> None:

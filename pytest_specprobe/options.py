@@ -39,10 +39,7 @@ _VALUES = (
     ("python", "PATH", "interpreter that holds SGLang (default: the one that runs pytest)"),
     ("boot-timeout", "S", "seconds to wait for a server to become ready (default: the profile's, 1800)"),
 )
-_ABOUT_BOOTS = (
-    *("--specprobe-device", "--specprobe-python", "--specprobe-boot-timeout"),
-    *("--specprobe-blind", "--no-specprobe-blind"),
-)
+_ABOUT_BOOTS = ("--specprobe-device", "--specprobe-python", "--specprobe-boot-timeout", "--specprobe-blind")
 _FLAGS = (
     ("static", "check files only: no boot, no GPU, no verdict"),
     ("plan", "print the resolved profile, the checks and the server commands, then stop with exit code 0"),

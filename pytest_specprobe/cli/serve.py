@@ -52,6 +52,7 @@ def add(verbs: Verbs) -> None:
 
 def _serve(arguments: argparse.Namespace) -> int:
     from pytest_specprobe.errors import CheckFailed, ProbeImpossible, ProfileError
+    from pytest_specprobe.probe.named import named_profiles
     from pytest_specprobe.probe.serving import serving
     from pytest_specprobe.profiles import load_profiles
     from pytest_specprobe.record import exit as exits
@@ -60,7 +61,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     if arguments.boot_timeout is not None and not arguments.boot_timeout > 0:
         raise ProfileError(("--boot-timeout is not a positive number",), fix="give seconds, such as 1800")
     settings = _settings(arguments)
-    profile = load_profiles(settings.root, extra=settings.profiles).get(arguments.drafter)
+    profile = named_profiles(load_profiles(settings.root, extra=settings.profiles), settings)[arguments.drafter]
     api_key = os.environ.get(API_KEY_VARIABLE) or None
     if api_key is not None and not _KEY.fullmatch(api_key):
         raise ProfileError(

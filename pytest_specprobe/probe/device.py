@@ -89,7 +89,7 @@ def engine(python: Path | None) -> Engine:
     try:
         found = dict(json.loads(run.stdout))
     except (ValueError, TypeError):
-        return Engine(path, None, fault="it does not answer as a Python does")
+        found = {}
     return Engine(path, found.get("sglang"), found.get("torch"))
 
 

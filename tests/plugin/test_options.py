@@ -92,7 +92,8 @@ def test_what_a_running_server_makes_useless_is_refused_all_at_once(pytester: py
 @pytest.mark.parametrize("baseline", ["82", "none", "http://127.0.0.1:30001"])
 def test_what_it_does_not_is_taken(pytester: pytest.Pytester, baseline: str) -> None:
     pytester.makeini("[pytest]\nspecprobe_device = cpu\nspecprobe_blind = yes\n")
-    assert refusal(pytester, "--specprobe-drafter=aq_k2", SERVER, f"--specprobe-baseline={baseline}") == ""
+    typed = (SERVER, f"--specprobe-baseline={baseline}", "--no-specprobe-blind")
+    assert refusal(pytester, "--specprobe-drafter=aq_k2", *typed) == ""
 
 
 @pytest.mark.parametrize("args", [("--dist=load", "--tx=2*popen"), ("--tx=popen",), ("--dist=loadscope",)])

@@ -246,7 +246,10 @@ def test_files_alone_are_checked_without_the_workload(pytester: pytest.Pytester)
 
 @pytest.mark.parametrize(
     ("python", "says"),
-    [("nowhere/python", "No such file or directory"), ("/bin/true", "does not answer as a Python")],
+    [
+        ("nowhere/python", "*cannot be run: No such file or directory*"),
+        ("/bin/true", "*SGLang is not installed in /bin/true*"),
+    ],
 )
 @pytest.mark.parametrize(("plan", "code"), [(True, 0), (False, 11)])
 def test_an_interpreter_that_cannot_run_hides_no_other_problem(
@@ -256,7 +259,7 @@ def test_an_interpreter_that_cannot_run_hides_no_other_problem(
     result = pytester.runpytest_subprocess(*args)
     assert result.ret == code
     result.stdout.fnmatch_lines(["*hf download moonshotai/Kimi-K2.5*", "*8 GPUs needed*"])
-    result.stdout.fnmatch_lines([f"*cannot be run: *{says}*--specprobe-python"])
+    result.stdout.fnmatch_lines([f"{says}--specprobe-python*"])
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
 
 

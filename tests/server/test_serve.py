@@ -143,6 +143,19 @@ def test_what_cannot_be_served_is_named_and_left_nowhere(
     assert ownership.servers() == ()
 
 
+def test_a_profile_that_cannot_be_probed_is_not_booted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "specprobe.toml").write_text(
+        '[drafters.dense_mini]\nworkload = "none.jsonl"\n[targets.mini_llama]\nserver_args = ["--port", "1"]\n'
+    )
+    assert main(["serve", "dense_mini"]) == 2
+    said = capsys.readouterr().err
+    assert "server_args may not hold --port" in said
+    assert "none.jsonl" in said
+
+
 def test_the_callers_own_key_is_used_and_never_shown(serve: Any) -> None:
     key = "a-key-that-the-caller-chose"
     held = serve(SPECPROBE_API_KEY=key)
