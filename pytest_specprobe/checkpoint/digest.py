@@ -16,8 +16,11 @@ _TEXT_FILES = re.compile(
     r"(tokenizer|tokenization|special_tokens|added_tokens|chat_template|vocab|merges|generation_config).*"
     r"|.*\.(jinja|model|tiktoken)"
 )
+# What a chat template calls to write today's date into every prompt.
+_DATE = b"strftime_now"
 _BLOCKS = 16
 _BLOCK = 4096
+_MOST_TEMPLATE = 64 << 20
 
 
 def digest(path: Path, *, culprit: Culprit = "drafter-file") -> str:
@@ -51,14 +54,30 @@ def text_digest(path: Path, *, others: Sequence[Path] = ()) -> str:
     :class:`CheckpointError` for a file that cannot be read.
     """
     total = hashlib.sha256(b"specprobe text 1")
-    for folder in (path, *others):
-        if folder.is_file():
-            _add_file(total, folder.name, folder, "target")
-        elif folder.is_dir():
-            for name in sorted(filter(_TEXT_FILES.fullmatch, list_files(folder))):
-                _add_file(total, name, folder / name, "target")
+    for place in (path, *others):
+        for file in _text_files(place):
+            _add_file(total, file.name, file, "target")
         total.update(b"\0")
     return total.hexdigest()
+
+
+def writes_the_date(path: Path, *, others: Sequence[Path] = ()) -> bool:
+    """Tell whether a chat template of these files puts the date into prompts, so that they differ by the day.
+
+    Raises :class:`CheckpointError` for a file that cannot be read.
+    """
+    for file in (file for place in (path, *others) for file in _text_files(place)):
+        if file.suffix == ".jinja" or file.name in {"tokenizer_config.json", "chat_template.json"}:
+            with open_regular(file, culprit="target") as (opened, _):
+                if _DATE in opened.read(_MOST_TEMPLATE):
+                    return True
+    return False
+
+
+def _text_files(place: Path) -> list[Path]:
+    if place.is_dir():
+        return [place / name for name in sorted(filter(_TEXT_FILES.fullmatch, list_files(place)))]
+    return [place] if place.is_file() else []
 
 
 def _add_file(total: "hashlib._Hash", label: str, path: Path, culprit: Culprit) -> None:

@@ -1,17 +1,20 @@
 """A drafter's entry of report.json."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from pytest_specprobe.checkpoint.digest import text_digest, writes_the_date
 from pytest_specprobe.decide.outlook import outlook
 from pytest_specprobe.decide.sweep import sweep_best, sweep_rows
-from pytest_specprobe.errors import MeasurementError, ProbeImpossible
+from pytest_specprobe.errors import CheckpointError, MeasurementError, ProbeImpossible
 from pytest_specprobe.measure.compare import Ranking, compare_acceptance, compare_speed
 from pytest_specprobe.probe.measured import Measured
 from pytest_specprobe.probe.run import ProbeRun, State
 from pytest_specprobe.profiles import Gate
 from pytest_specprobe.server.boot import Server
+from pytest_specprobe.server.spec import values_of
 
 R = TypeVar("R")
 
@@ -83,10 +86,24 @@ def _workload(run: ProbeRun, measured: Measured) -> dict[str, Any] | None:
         "digest": workload.digest,
         "prompts": len(workload.chats),
         "rendered": measured.rendered,
+        "undated": _undated(run) if measured.rendered else None,
         "thinking": target.thinking,
         "max_new_tokens": target.max_new_tokens,
         "cut": sum(g.finish_reason == "length" for g in measured.texts),
     }
+
+
+def _undated(run: ProbeRun) -> str | None:
+    """Return what tells the rendered prompts where they hold the date; None where they do not, or nobody knows."""
+    checked, server = run.files.peek_checkpoint(), run.servers.drafter
+    if checked is None or server is None:
+        return None
+    told = values_of(server.command or (), "--chat-template", "--tokenizer-path")
+    target, others = checked.target.path, [Path(place) for place in told]
+    try:
+        return text_digest(target, others=others) if writes_the_date(target, others=others) else None
+    except CheckpointError:
+        return None
 
 
 def _digests(run: ProbeRun) -> dict[str, str | None]:

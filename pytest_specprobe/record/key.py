@@ -33,7 +33,8 @@ class Key:
     """Everything that must be the same for two runs to be compared, by name.
 
     ``engine`` is SGLang's version, ``hardware`` the GPUs (or the CPU and its cores), ``target``, ``drafter`` and
-    ``workload`` are digests, ``rendered`` that of the prompts' token ids; ``flags`` the resolved server settings that
+    ``workload`` are digests, ``rendered`` that of the prompts' token ids (or, where
+    the template writes the date into them, of template and tokenizer); ``flags`` the resolved server settings that
     are set, ``environment`` the server's variables that change its speed (None for a server of which only the URL is
     known).
     """
@@ -84,7 +85,7 @@ def key_of(report: Mapping[str, Any], entry: Mapping[str, Any]) -> Key | None:
             thinking=workload.get("thinking"),
             max_new_tokens=workload.get("max_new_tokens", DEFAULT_NEW_TOKENS),
         ),
-        "rendered": rendered,
+        "rendered": workload.get("undated") or rendered,
         "speculation": "/".join(str(speculation[n]) for n in ("num_steps", "eagle_topk", "num_draft_tokens")),
         "concurrency": throughput["concurrency"] if throughput else None,
         "flags": _flags(server["flags"]),

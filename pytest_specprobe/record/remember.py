@@ -34,6 +34,7 @@ class Past:
     ``run`` is None where nothing was measured or the key is not known. ``runs`` are the last ones and ``changes``
     what this run is to them, empty for the first run of a key, and for an invalid measurement; ``drift`` is what it
     is to the first ones, empty where these are the last ones. ``problem`` says why the past could not be asked.
+    ``changed`` names what is not as in the last run of the same drafter and target, for the first run of a key.
     """
 
     run: Run | None
@@ -41,16 +42,18 @@ class Past:
     changes: tuple[Change, ...] = ()
     drift: tuple[Change, ...] = ()
     problem: str | None = None
+    changed: tuple[str, ...] = ()
 
     @property
     def compared(self) -> bool:
-        """Whether this run was really held against the past, on a machine that was its own.
+        """Whether this run was held against all of its past, on a machine that was its own.
 
         A quiet run after none but busy ones counts: it is the reference that they are not.
         """
-        if self.run is None or self.problem is not None or not self.changes:
+        if self.run is None or self.problem is not None:
             return False
-        return all(c.ratio is not None and (self.run.quiet or not c.noisy) for c in judged(self.changes))
+        judges = judged(self.changes) if self.changes else ()
+        return all(c.ratio is not None and (self.run.quiet or not c.noisy) for c in judges)
 
     def check(self, *, limit: float) -> GateCheck:
         """Return the gate's condition: no judged measure is less than before by more than ``limit``."""
@@ -62,11 +65,15 @@ class Past:
             results = list(self._results())
             found = worst(result for result, _ in results)
             seen = "; ".join(said for result, said in results if result == found)
+        elif self.changed:
+            # a template that renders otherwise every day would make every run the first one
+            found = "inconclusive" if self.changed == ("rendered",) else "pass"
+            seen += f"; the last run of this drafter differs in {', '.join(self.changed)}"
         return GateCheck(name=CHECK, result=found, seen=seen, wanted=f"at least {1 - limit:g} of before")
 
     def reason(self, check: GateCheck) -> str:
         """Say in one sentence why that condition does not pass."""
-        if self.problem is not None:
+        if not self.changes:
             return f"earlier runs: {check.seen}"
         return f"against earlier runs of the same key: {check.seen}"
 
@@ -90,6 +97,8 @@ def look_back(report: Mapping[str, Any], entry: Mapping[str, Any], *, folder: Pa
         # any of these lines may be the past that was asked for
         more = f" and {len(found.skipped) - 1} more lines" if len(found.skipped) > 1 else ""
         return Past(run=run, problem=f"not readable, and no other line is of this key: {found.skipped[0]}{more}")
+    if not runs and run.gate != "error":
+        return Past(run=run, changed=_changed(run, found.runs))
     return hold(run, runs, limit=limit)
 
 
@@ -105,6 +114,11 @@ def hold(run: Run, runs: Sequence[Run], *, limit: float) -> Past:
         changes=compare(run, last, minimum=least),
         drift=compare(run, first, minimum=least) if first else (),
     )
+
+
+def _changed(run: Run, runs: Sequence[Run]) -> tuple[str, ...]:
+    same = [other for other in runs if (other.drafter, other.target) == (run.drafter, run.target)]
+    return tuple(run.key.differences(same[-1].key)) if same else ()
 
 
 def _first(runs: Sequence[Run]) -> Sequence[Run]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_specprobe.checkpoint.digest import digest
+from pytest_specprobe.checkpoint.digest import digest, text_digest, writes_the_date
 from pytest_specprobe.errors import CheckpointError
 from tests.checkpoint import checkpoint_builder as build
 
@@ -73,3 +73,35 @@ def test_unreadable_weights_are_an_error(body: bytes, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError) as caught:
         digest(path, culprit="target")
     assert caught.value.culprit == "target"
+
+
+DATED = "{{ strftime_now('%d %b %Y') }}"
+
+
+@pytest.mark.parametrize("name", ["chat_template.jinja", "tokenizer_config.json", "chat_template.json"])
+def test_a_template_that_writes_the_date_is_seen(tmp_path: Path, name: str) -> None:
+    assert not writes_the_date(tmp_path)
+    (tmp_path / name).write_text("{{ messages }}")
+    (tmp_path / "tokenizer.json").write_text(f'"{DATED}"')
+    assert not writes_the_date(tmp_path), "a vocabulary may hold any word"
+    (tmp_path / name).write_text(f"{DATED} {{{{ messages }}}}")
+    assert writes_the_date(tmp_path)
+
+
+def test_the_template_that_a_server_was_told_to_use_is_looked_at(tmp_path: Path) -> None:
+    mine, before = tmp_path / "mine.jinja", text_digest(tmp_path / "none")
+    mine.write_text(DATED)
+    assert writes_the_date(tmp_path / "none", others=[mine])
+    assert text_digest(tmp_path / "none", others=[mine]) != before
+    assert not writes_the_date(tmp_path / "none", others=[Path("chatml")]), "a name that SGLang knows"
+
+
+def test_texts_do_not_depend_on_weights_or_place(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        folder.mkdir()
+        (folder / "tokenizer.json").write_text("{}")
+    (one / "model-00001.safetensors").write_bytes(b"weights")
+    assert text_digest(one) == text_digest(other)
+    (other / "tokenizer.json").write_text("{ }")
+    assert text_digest(one) != text_digest(other)

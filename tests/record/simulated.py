@@ -163,6 +163,7 @@ def _entry(world: World, name: str, gate_text: str, findings: tuple[Finding, ...
                 "digest": chats.digest,
                 "prompts": len(chats.chats),
                 "rendered": "5e" * 32,
+                "undated": None,
                 "thinking": None,
                 "max_new_tokens": 256,
                 "cut": 0,

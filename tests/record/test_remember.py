@@ -138,7 +138,37 @@ def test_a_gate_that_failed_already_stays_failed(tmp_path: Path) -> None:
 
 def test_another_key_is_not_compared_with(tmp_path: Path) -> None:
     finish(tmp_path, 0)
-    assert finish(tmp_path, 1, depth=3)["history"]["runs"] == []
+    found = finish(tmp_path, 1, depth=3, limit=0.1)
+    assert found["history"]["runs"] == []
+    assert found["gate"] == "pass"
+    assert found["gate_checks"][-1]["seen"].endswith("the last run of this drafter differs in speculation")
+
+
+def rendered(folder: Path, at: int, digest: str, *, undated: str | None = None, speed: float = 1.0) -> dict[str, Any]:
+    """The entry of a run whose prompts were rendered so."""
+    whole = report(entry(World(accept=0.7, speed=speed, seed=at)))
+    whole["created"] = (FIRST + timedelta(days=at)).isoformat(timespec="seconds")
+    whole["drafters"][0]["workload"] |= {"rendered": digest, "undated": undated}
+    remember(whole, folder=folder, limits={"aq_k2_mini": 0.1}, environ={})
+    assert problems(whole, closed(SCHEMA)) == []
+    found: dict[str, Any] = whole["drafters"][0]
+    return found
+
+
+def test_prompts_that_are_rendered_otherwise_each_time_do_not_pass_for_ever(tmp_path: Path) -> None:
+    """Each such run would be the first of its key; the first that is rendered as one before it is compared."""
+    assert rendered(tmp_path, 0, "a" * 64)["gate"] == "pass"
+    other = rendered(tmp_path, 1, "b" * 64, speed=2.0)
+    assert (other["gate"], other["history"]["kept"]) == ("inconclusive", True)
+    assert "differs in rendered" in other["reasons"][-1]
+    assert rendered(tmp_path, 2, "b" * 64, speed=2.0)["gate"] == "pass"
+    assert rendered(tmp_path, 3, "b" * 64, speed=3.0)["gate"] == "fail"
+
+
+def test_a_template_with_the_date_is_known_by_its_files(tmp_path: Path) -> None:
+    assert rendered(tmp_path, 0, "a" * 64, undated="t" * 64)["gate"] == "pass"
+    assert rendered(tmp_path, 1, "b" * 64, undated="t" * 64, speed=2.0)["gate"] == "fail"
+    assert rendered(tmp_path, 1, "b" * 64, undated="u" * 64)["gate"] == "inconclusive", "another template"
 
 
 def test_a_history_that_cannot_be_written_spoils_nothing_else(
