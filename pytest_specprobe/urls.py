@@ -10,9 +10,10 @@ def url_problem(text: str) -> str | None:
         return "a URL with a password, a query or a fragment is not taken; put the key into SPECPROBE_API_KEY"
     try:
         parts = urlsplit(text)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        # a label that is empty or too long would end in an error of its own when it is looked up
+        usable = parts.scheme in ("http", "https") and (parts.hostname or "").encode("idna") and parts.port != 0
     except ValueError:
         usable = False
-    if not usable or not text.isprintable() or " " in text:
+    if not usable or not text.isascii() or not text.isprintable() or " " in text:
         return f"{text!r} is no URL; write http://HOST:PORT"
     return None

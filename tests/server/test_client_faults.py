@@ -161,7 +161,18 @@ def test_nobody_there() -> None:
             client.server_info()
 
 
-@pytest.mark.parametrize("url", ["ftp://x", "http://", "http://[::1", "http://h:99999", "http://user:pass@host:1"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://x",
+        "http://",
+        "http://[::1",
+        "http://h:99999",
+        "http://a..b:1",
+        "http://exa\u2603mple:1",
+        "http://user:pass@host:1",
+    ],
+)
 def test_a_url_that_is_none_or_holds_a_password_is_refused(url: str) -> None:
     with pytest.raises(ServerError) as caught:
         Client(url)
