@@ -30,7 +30,7 @@ def add(verbs: Verbs) -> None:
         description="Stage, patch, boot and prove the server of a drafter, print the line that probes it, and stay "
         "in the foreground until Ctrl-C, SIGTERM or the end of the terminal; then end it and whatever it started. "
         "The key of the server is in a file that only this user can read, or, where SPECPROBE_API_KEY is set, is "
-        "that. Exit 0 if told to end, 1 if a check failed or the server ended by itself, 2 for unusable "
+        "that. Exit 0 if told to end, 1 if a check or the proof failed or the server ended by itself, 2 for unusable "
         "arguments, 11 if it could not be booted.",
     )
     verb.add_argument("drafter", metavar="DRAFTER", help="profile name of the drafter")
@@ -51,7 +51,7 @@ def add(verbs: Verbs) -> None:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    from pytest_specprobe.errors import CheckFailed, ProbeImpossible, ProfileError
+    from pytest_specprobe.errors import ProbeImpossible, ProfileError, SpecprobeError
     from pytest_specprobe.probe.named import named_profiles
     from pytest_specprobe.probe.serving import serving
     from pytest_specprobe.profiles import load_profiles
@@ -83,9 +83,11 @@ def _serve(arguments: argparse.Namespace) -> int:
     except _Told:
         _say("nothing is left of them")
         return exits.PASSED
-    except (ProbeImpossible, CheckFailed) as error:
+    except ProfileError:
+        raise
+    except SpecprobeError as error:
         _say(f"specprobe serve: {error}")
-        return exits.FAILED if isinstance(error, CheckFailed) else exits.IMPOSSIBLE
+        return exits.IMPOSSIBLE if isinstance(error, ProbeImpossible) else exits.FAILED
 
 
 def _settings(arguments: argparse.Namespace) -> "Settings":

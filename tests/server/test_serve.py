@@ -128,6 +128,7 @@ def test_a_server_that_ends_by_itself_ends_it_with_the_last_lines(serve: Any) ->
         ({"plan": {"log": "boom\n", "exit": 3}}, 11, "exited with code 3"),
         ({"plan": {"pair": False}}, 11, "cannot render chat"),
         ({"plan": {"generate": ["no-rounds"]}}, 1, "proof.not-speculating"),
+        ({"plan": {"generate": ["garbage"]}}, 1, "did not answer with JSON"),
         ({"SPECPROBE_API_KEY": 'short"'}, 2, "is no key for a server"),
         ({"more": ("--boot-timeout", "-1")}, 2, "--boot-timeout"),
         ({"more": ("--profiles", "nowhere.toml")}, 2, "nowhere.toml"),
