@@ -1,10 +1,11 @@
 """The running servers of one probe, proved before they are measured, and the prompts as they tokenize them."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
+from pytest_specprobe.errors import SpecprobeError
 from pytest_specprobe.measure.records import Generation, Prompt
 from pytest_specprobe.measure.throughput import KnownBaseline
 from pytest_specprobe.measure.workloads import Workload, load_workload
@@ -247,14 +248,21 @@ class ProbeServers:
     def room(self) -> Iterator[bool]:
         """Make room for one more server: where it does not fit, the drafter's is down meanwhile and up again after.
 
-        Yields whether the drafter's server stayed up.
+        Yields whether the drafter's server stayed up. It is up again after an error of ours too: what asks it next
+        would hide the cause.
         """
         server = self.server()
         crowded = not self.booter().fits(servers=2 + len(self._pool.servers))
         moved = server if crowded and isinstance(server, OwnedServer) else None
         if moved:
             moved.suspend()
-        yield moved is None
+        try:
+            yield moved is None
+        except SpecprobeError:
+            if moved:
+                with suppress(SpecprobeError):
+                    self._boot_again(moved)
+            raise
         if moved:
             self._boot_again(moved)
 

@@ -56,7 +56,11 @@ def _ours(path: Path) -> bool:
     manifest = _manifest(path)
     if manifest is None or not _NAME.fullmatch(path.name):
         return False
-    return {file.name for file in path.iterdir()} == {*manifest.files, MANIFEST}
+    try:
+        return {file.name for file in path.iterdir()} == {*manifest.files, MANIFEST}
+    except OSError:
+        # Another run has just removed it.
+        return False
 
 
 def _idle(path: Path, now: float) -> bool:

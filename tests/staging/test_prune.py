@@ -1,5 +1,6 @@
 """Staged directories that nobody needs go; everything else in the cache stays."""
 
+import json
 import os
 import shutil
 import time
@@ -90,3 +91,16 @@ def test_what_is_not_provably_ours_stays(staged: Staged, tmp_path: Path, how: st
 
 def test_no_cache_is_nothing_to_prune(tmp_path: Path) -> None:
     assert prune(tmp_path / "nowhere") == ()
+
+
+def test_a_directory_that_another_run_removes_meanwhile_is_no_error(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = json.loads
+
+    def and_it_is_gone(text: bytes) -> object:
+        shutil.rmtree(staged.path, ignore_errors=True)
+        return read(text)
+
+    monkeypatch.setattr(json, "loads", and_it_is_gone)
+    assert prune(staged.path.parent, now=time.time() + 15 * DAY_S) == ()
