@@ -14,6 +14,8 @@ from pytest_specprobe.checkpoint.shape import MLA, architecture_of
 # Keys in the order in which SGLang looks for a context length.
 CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
 DEFAULT_THETA = 10_000.0
+# Real factors are between 1 and 1,000, and transformers writes 1e30 for "no limit"; any product of these is finite.
+LEAST_FACTOR, LARGEST_FACTOR, LONGEST = 1e-6, 1e6, 10**36
 _COMPARED = ("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor", "beta_fast",
              "beta_slow", "mscale", "mscale_all_dim", "attention_factor")  # fmt: skip
 
@@ -50,14 +52,37 @@ def context_length(config: Config) -> int | None:
     """
     table = rope_table(config)
     factor = table.get("factor", 1)
-    if "original_max_position_embeddings" in table or table.get("rope_type") == "llama3" or not _number(factor):
+    if "original_max_position_embeddings" in table or table.get("rope_type") == "llama3" or not is_factor(factor):
         factor = 1
     value = next((config[key] for key in CONTEXT_KEYS if config.get(key) is not None), None)
-    return int(factor * value) if type(value) is int and value > 0 else None
+    return int(factor * value) if type(value) is int and 0 < value <= LONGEST else None
 
 
-def _number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e6
+def is_factor(value: object) -> bool:
+    """Tell whether a RoPE factor is a number that a context length can be multiplied and divided by."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and LEAST_FACTOR <= value <= LARGEST_FACTOR
+
+
+@check(
+    "rope.factor",
+    culprit="drafter-config",
+    rows=("P01",),
+    asks="every RoPE factor is a positive number",
+    why="SGLang multiplies the context length by it: infinity or zero ends the start, a text is repeated instead.",
+    fix="correct factor in rope_parameters (or rope_scaling)",
+)
+def factor(s: Subject) -> Outcome:
+    """Look at both spellings, of the drafter and of its target."""
+    mine, theirs = _no_factor(s.config), _no_factor(s.target.config) if s.target else ""
+    if theirs and not mine:
+        return failed(theirs, expected="a positive number", culprit="target")
+    return judged(mine, expected="a positive number", good="positive numbers, where there are any")
+
+
+def _no_factor(config: Config) -> str:
+    tables = {key: config.get(key) for key in ("rope_parameters", "rope_scaling")}
+    found = {key: table["factor"] for key, table in tables.items() if isinstance(table, dict) and "factor" in table}
+    return next((f"{key}: factor {value!r}"[:80] for key, value in found.items() if not is_factor(value)), "")
 
 
 @check(
@@ -71,6 +96,7 @@ def _number(value: object) -> bool:
     "templates ship 2,048.",
     fix="staging raises max_position_embeddings in its copy; that avoids the crash and teaches no long context (one "
     "drafter: 2.30 at 2k, 1.08 at 20k)",
+    follows=("rope.factor",),
 )
 def positions(s: Subject) -> Outcome:
     """Drafter value against the serving context, or else the target's."""
@@ -107,6 +133,7 @@ def positions_missing(s: Subject) -> Outcome:
     why="Newer readers take rope_parameters, older ones rope_theta and rope_scaling (or fall back to 10,000): one "
     "file, two drafters.",
     fix="write the values used in training in both spellings",
+    follows=("rope.factor",),
 )
 def spellings(s: Subject) -> Outcome:
     """rope_parameters against rope_theta and rope_scaling."""
@@ -163,6 +190,7 @@ def _other_attention(s: Subject) -> bool:
     asks="the drafter scales positions as the target does",
     why="Scaling lost at export shows at length. A drafter may also have been trained without it on purpose.",
     fix="compare accept length by context bucket with and without it on a copy",
+    follows=("rope.factor",),
 )
 def scaling(s: Subject) -> Outcome:
     """Type and factors. Only drafters of the target's own attention kind inherit its scaling."""
@@ -178,8 +206,8 @@ def _scaling(config: Config) -> str:
     table, name = rope_table(config), rope_type(config)
     if name in ("default", "mrope"):
         return "no scaling"
-    values = [f"{key} {table[key]:g}" for key in _COMPARED if _number(table.get(key))]
+    values = [f"{key} {table[key]:g}" for key in _COMPARED if is_factor(table.get(key))]
     return f"{name.removeprefix('deepseek_')} {', '.join(values)}"
 
 
-CHECKS: tuple[Check, ...] = (positions, positions_missing, spellings, base, scaling)
+CHECKS: tuple[Check, ...] = (factor, positions, positions_missing, spellings, base, scaling)

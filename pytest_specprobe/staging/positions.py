@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from pytest_specprobe.checkpoint.rope import LONGEST, is_factor
 from pytest_specprobe.errors import CheckpointError
 
 # In SGLang's order: the first one present gives the context length.
@@ -69,9 +70,9 @@ def _rope_factor(config: Mapping[str, Any]) -> float:
     if "original_max_position_embeddings" in scaling or scaling.get("rope_type") == "llama3":
         return 1.0
     factor = scaling.get("factor", 1)
-    if isinstance(factor, bool) or not isinstance(factor, int | float) or not factor > 0:
+    if not is_factor(factor):
         raise CheckpointError(
-            f"config.json: RoPE factor is {factor!r}, not a positive number",
+            f"config.json: RoPE factor is {factor!r}, not a positive number (between 1e-6 and 1e6)"[:200],
             culprit="drafter-config",
             fix="correct rope_scaling (or rope_parameters) in the drafter's config.json",
         )
@@ -80,9 +81,9 @@ def _rope_factor(config: Mapping[str, Any]) -> float:
 
 def _length(config: Mapping[str, Any], key: str) -> int:
     value = config[key]
-    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= LONGEST:
         raise CheckpointError(
-            f"config.json: {key} is {value!r}, not a positive integer",
+            f"config.json: {key} is {str(value)[:40]}, not a positive integer (of at most 36 digits)",
             culprit="drafter-config",
             fix=f"set {key} to the context length the drafter was trained for",
         )

@@ -474,6 +474,24 @@ MUTATIONS = [
     ),
     Mutation("no auxiliary states", "fc.aux-off", "drafter-config", eagle(use_aux_hidden_state=False)),
     # positions
+    Mutation(
+        "endless RoPE factor",
+        "rope.factor",
+        "drafter-config",
+        config(rope_scaling={"rope_type": "linear", "factor": float("inf")}),
+    ),
+    Mutation(
+        "RoPE factor of nothing",
+        "rope.factor",
+        "drafter-config",
+        config(rope_scaling={"rope_type": "linear", "factor": 1e-320}),
+    ),
+    Mutation(
+        "target's endless RoPE factor",
+        "rope.factor",
+        "target",
+        target=config(rope_scaling={"rope_type": "linear", "factor": float("inf")}),
+    ),
     Mutation("half the positions", "rope.positions", "drafter-config", scaled("max_position_embeddings", 0.5)),
     Mutation("longer serving", "rope.positions", "drafter-config", options={"serving_context": 8192}),
     Mutation("no positions", "rope.positions-missing", "drafter-config", without("max_position_embeddings")),

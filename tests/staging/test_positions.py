@@ -67,13 +67,13 @@ def test_every_edit_is_listed(config: dict[str, Any], target: int, edits: dict[s
     assert repr(config) == before
 
 
-@pytest.mark.parametrize("value", [0, -1, True, "2048", 1.5])
+@pytest.mark.parametrize("value", [0, -1, True, "2048", 1.5, 10**400])
 def test_a_length_that_is_none_is_refused(value: object) -> None:
     with pytest.raises(CheckpointError, match="not a positive integer"):
         patch_positions({"max_position_embeddings": value}, target_positions=10)
 
 
-@pytest.mark.parametrize("factor", [0, -2.0, "8", True, float("nan")])
+@pytest.mark.parametrize("factor", [0, -2.0, "8", True, float("nan"), float("inf"), 1e-320, 10**400, None])
 def test_a_rope_factor_that_is_none_is_refused(factor: object) -> None:
     with pytest.raises(CheckpointError, match="RoPE factor"):
         context_length({"max_position_embeddings": 8, "rope_scaling": {"factor": factor}})
