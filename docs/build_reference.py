@@ -34,7 +34,11 @@ _CODES = (
     (exits.PASSED, "the gate passed"),
     (exits.FAILED, "the gate or a check failed"),
     (exits.INCONCLUSIVE, "the gate is inconclusive: the intervals still allow both"),
-    (exits.IMPOSSIBLE, "nothing could be measured: files, device or SGLang missing, or the boot failed"),
+    (
+        exits.IMPOSSIBLE,
+        "nothing could be measured: files, device or SGLang missing, or the boot failed; or the report could not be "
+        "written, or a server would not end",
+    ),
     ("2, 3, 4", "pytest's own: interrupted, internal error, usage"),
 )
 
