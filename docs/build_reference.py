@@ -36,8 +36,10 @@ _CODES = (
     (exits.INCONCLUSIVE, "the gate is inconclusive: the intervals still allow both"),
     (
         exits.IMPOSSIBLE,
-        "nothing could be measured: files, device or SGLang missing, or the boot failed; or the report could not be "
-        "written, or a server would not end",
+        (
+            "nothing could be measured: files, device or SGLang missing, or the boot failed; or the report could not "
+            "be written, or a server would not end"
+        ),
     ),
     ("2, 3, 4", "pytest's own: interrupted, internal error, usage"),
 )
