@@ -123,6 +123,9 @@ def test_each_concurrency_is_a_benchmark_and_two_runs_compare(
 
 
 def test_another_workload_or_concurrency_is_another_benchmark(pytester: pytest.Pytester) -> None:
+    write_profile(pytester.path)
+    pytester.mkdir("sets")
+    (pytester.path / "few.jsonl").rename(pytester.path / "sets" / "own.jsonl")
     result = pytester.runpytest_inprocess(
         "--specprobe-drafter=aq_k2,aq_k2_mini",
         "--specprobe-workload=sets/own.jsonl",
