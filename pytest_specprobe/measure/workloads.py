@@ -131,7 +131,10 @@ def _lines(path: Path, problems: list[str]) -> Iterator[tuple[str, str]]:
             problems.append(f"{path}: larger than {_LARGEST_FILE // 2**20} MiB")
             return
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        problems.append(f"{path}: {error.strerror}")
+        return
+    except UnicodeDecodeError as error:
         problems.append(f"{path}: {error}")
         return
     for number, line in enumerate(text.split("\n"), 1):
