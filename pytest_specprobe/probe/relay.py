@@ -1,10 +1,12 @@
 """The two servers of a throughput pass where only one fits on the GPUs: each is ended before the other boots."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Self
 
+from pytest_specprobe.errors import SpecprobeError
 from pytest_specprobe.measure.passes import Seat
 from pytest_specprobe.measure.records import Generation, Prompt
 from pytest_specprobe.measure.traffic import Counting
@@ -74,10 +76,17 @@ class Relay:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
         # of a pass that failed nothing is counted, and its server may be gone
-        if error == (None, None, None):
+        if error is None:
             self._turn.close()
+        elif isinstance(error, SpecprobeError) and self._last is self.baseline:
+            # the drafter's server is up again all the same: what asks it next would hide the cause
+            self.baseline.suspend()
+            with suppress(SpecprobeError):
+                self.drafter.boot(self.drafter.server)
 
     def seats(self) -> tuple[Seat, Seat]:
         """Return the drafter's and the baseline's seat; taking one ends the other's server and boots its own."""

@@ -186,7 +186,11 @@ class ProbeServers:
     def _boot_baseline(self, server: OwnedServer | None) -> OwnedServer:
         booted = self.booter().boot(None, what="baseline", again=server)
         self._open.append(booted)
-        self.proofs.baseline(booted, tp=self._profile.target.tp)
+        try:
+            self.proofs.baseline(booted, tp=self._profile.target.tp)
+        except BaseException:
+            booted.close()
+            raise
         return booted
 
     def log_text(self) -> str | None:

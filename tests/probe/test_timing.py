@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from pytest_specprobe.errors import BootError
 from pytest_specprobe.measure.records import Estimate, Generation, Prompt
 from pytest_specprobe.measure.throughput import KnownBaseline
 from pytest_specprobe.probe.baselines import Baseline
@@ -84,6 +85,27 @@ def test_a_known_baseline_is_of_the_load_it_was_measured_at_and_of_no_other() ->
     assert found.measure(texts(), streams=1)[1].speedup is not None
     level = found.measure(texts(), streams=4, deciding=False)[1]
     assert (level.speedup, level.baseline_tok_per_s, level.baseline_source) == (None, None, None)
+
+
+def test_a_baseline_that_does_not_boot_leaves_the_drafter_s_server_up() -> None:
+    boots: list[str] = []
+    own = Server([], speculates=True)
+
+    def drafter(server: Any) -> Any:
+        boots.append("drafter again")
+        return server
+
+    def baseline(_: Any) -> Any:
+        boots.append("baseline")
+        raise BootError("out of memory", culprit="machine", fix="make room")
+
+    def relay(watch: Watch) -> Relay:
+        return Relay(Runner("drafter", drafter, cast("Any", own), up=True), Runner("baseline", baseline), watch)
+
+    found = timing(own, Baseline(None, None, apart=True), relay=relay)
+    with pytest.raises(BootError, match="out of memory"):
+        found.measure(texts(), streams=1)
+    assert boots == ["baseline", "drafter again"]
 
 
 @pytest.mark.parametrize("foreign", [0, 1000])
