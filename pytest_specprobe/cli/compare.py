@@ -44,7 +44,7 @@ def add(verbs: Verbs) -> None:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from pytest_specprobe.errors import ProfileError
+    from pytest_specprobe.errors import ProfileError, printable
     from pytest_specprobe.record.regression import compare, trend
 
     if not 0 < arguments.minimum < 1:
@@ -58,7 +58,7 @@ def _compare(arguments: argparse.Namespace) -> int:
         document = {"schema": 1, "a": a.id, "b": b.id, "trend": verdict, "changes": [c.to_json() for c in changes]}
         print(json.dumps(document, indent=1))
     else:
-        print("\n".join(_page(a, b, changes, verdict)))
+        print(printable("\n".join(_page(a, b, changes, verdict))))
     return _CODES.get(verdict, 0)
 
 

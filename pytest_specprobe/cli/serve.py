@@ -170,9 +170,11 @@ def _told_to_end() -> Iterator[_Ending]:
 
 
 def _say(line: str) -> None:
+    from pytest_specprobe.errors import printable
+
     # The terminal may be gone; the servers still have to be ended in order.
     with contextlib.suppress(OSError):
-        print(line, file=sys.stderr, flush=True)
+        print(printable(line), file=sys.stderr, flush=True)
 
 
 def _out(text: str) -> None:

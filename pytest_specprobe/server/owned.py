@@ -147,10 +147,13 @@ class OwnedServer(Closing):
             return
         if self._gpu_memory is not None:
             self._gpu_memory.leaving(process.pid for process in marked(self._supervised.marker))
-        self._supervised.stop()
+        try:
+            self._supervised.stop()
+        finally:
+            # a process that would not end is no reason to leave the key in the log
+            self._redact_log()
         self._stopped = True
         ownership.forget(self._supervised.marker)
-        self._redact_log()
         self._await_memory()
 
     def resume(self, supervised: Supervised, *, log_path: Path, scratch: Path, gpu_memory: GpuMemory | None) -> None:

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from pytest_specprobe.errors import BootError, PortTaken
+from pytest_specprobe.errors import BootError, PortTaken, ServerError
 from pytest_specprobe.server import boot as boot_module
 from pytest_specprobe.server import boot_times, ownership, supervisor
 from pytest_specprobe.server.boot import BootProgress, boot
+from pytest_specprobe.server.process import Supervised
 from pytest_specprobe.server.spec import ServerSpec
 from pytest_specprobe.server.stall import StallWatch
 
@@ -150,6 +151,27 @@ def test_the_key_leaves_no_trace_in_the_log_on_disk(fake_spec: MakeSpec, tmp_pat
     assert server.api_key not in log.read_text()
     assert log.stat().st_mode & 0o777 == 0o600
     assert list(tmp_path.glob(".server.log*")) == []
+
+
+def test_a_process_that_would_not_end_leaves_no_key_in_the_log_either(
+    fake_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = Supervised.stop
+
+    def stays(self: Supervised) -> None:
+        stop(self)
+        raise ServerError("processes would not end", culprit="machine", fix="see nvidia-smi")
+
+    log = tmp_path / "server.log"
+    server = boot(fake_spec(), log_path=log, timeout_s=60)
+    with log.open("a") as file:
+        file.write(f"server_args api_key='{server.api_key}'\n")
+    monkeypatch.setattr(Supervised, "stop", stays)
+    with pytest.raises(ServerError, match="would not end"):
+        server.close()
+    assert server.api_key not in log.read_text()
+    monkeypatch.undo()
+    server.close()
 
 
 def test_a_dead_server_is_noticed(fake_spec: MakeSpec, tmp_path: Path) -> None:
