@@ -197,7 +197,7 @@ SERVED_FAULTS = (
     # The last two end the server that the others share.
     Fault(name="scheduler killed (SIGKILL)", phase="probe", on="SGLang, served", exit_code=1, culprit="machine",
           early=HURRY, at=PROBING, strike=hit_server(signal.SIGKILL, who="sglang::scheduler"),
-          says="/generate: [^.]*(ended early|Error|no answer)"),
+          says="/(generate|flush_cache): [^.]*(ended early|Error|no answer)"),
     Fault(name="server gone", phase="boot: attach", on="SGLang, served", exit_code=11, culprit="machine", args=BOOT,
           says="/server_info: [^.]*(Error|no answer)"),
 )  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 
 from tests.engine.agreement import compare
 from tests.engine.oracle import Oracle
-from tests.engine.pairs import SUBJECTS
+from tests.engine.pairs import SUBJECTS, Pair
 from tests.engine.record import CHUNK, TOKENS, Run
 from tests.engine.serving import Answer
 from tests.engine.simulation import Drafter, default_aux_layers
@@ -97,9 +97,10 @@ def test_rounds_of_every_size_were_seen(runs: Runs, server: str) -> None:
     ],
 )
 def test_a_planted_fault_breaks_the_agreement(
-    chain4: Run, oracle: Oracle, drafter: Drafter, mutate: Callable[[Drafter], Drafter]
+    runs: Runs, pair: Pair, oracle: Oracle, drafter: Drafter, mutate: Callable[[Drafter], Drafter]
 ) -> None:
-    tally = compare(chain4.passes["one"], oracle=oracle, drafter=mutate(drafter), shape=chain4.shape)
+    run = runs("chain4" if pair.name == "dense" else "chain2")
+    tally = compare(run.passes["one"], oracle=oracle, drafter=mutate(drafter), shape=run.shape)
     assert tally.wrong, str(tally)
 
 
@@ -112,14 +113,14 @@ def test_without_a_cache_nothing_was_cached(chain2: Run) -> None:
     assert all(answer.cached_tokens == 0 for name in chain2.passes for answer in chain2.passes[name])
 
 
-def test_the_cache_was_cold_then_warm_and_prefill_was_chunked(chain4: Run) -> None:
-    first, again = chain4.passes["one"], chain4.passes["many"][::2]
+def test_the_cache_was_cold_then_warm_and_prefill_was_chunked(runs: Runs, pair: Pair) -> None:
+    run, before, after = (runs("chain4"), "one", "many") if pair.name == "dense" else (runs("tree"), "many", "again")
+    first = run.passes[before]
+    again = run.passes[after] if len(run.passes[after]) == len(first) else run.passes[after][::2]
     assert sum(a.cached_tokens for a in first) < sum(a.cached_tokens for a in again)
     assert all(answer.cached_tokens > len(answer.prompt) // 2 for answer in again)
     assert sum(len(answer.prompt) > CHUNK for answer in first) >= 6
-    sizes = [
-        int(line.split("#new-token: ")[1].split(",")[0]) for line in chain4.log.splitlines() if "#new-tok" in line
-    ]
+    sizes = [int(line.split("#new-token: ")[1].split(",")[0]) for line in run.log.splitlines() if "#new-tok" in line]
     assert max(sizes) == CHUNK
 
 

@@ -8,7 +8,7 @@ import pytest
 from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.server.boot import Server, boot
 from pytest_specprobe.server.spec import ServerSpec
-from tests.job.jobs import run_job
+from tests.job.jobs import run_job, write_short_workload
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 CHAIN = Speculation(num_steps=2, eagle_topk=1, num_draft_tokens=3)
@@ -38,12 +38,14 @@ def test_an_attached_server_is_measured_and_left_alone(
     running: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPECPROBE_API_KEY", key_of(running))
+    write_short_workload(tmp_path)
     job = run_job(
         tmp_path,
         "--specprobe-drafter=dense_mini",
         f"--specprobe-server={running.url}",
         "--specprobe-baseline=none",
         "--specprobe-concurrency=1,2",
+        "--specprobe-workload=short.jsonl",
     )
     assert job.code == 10, job.output
     entry = job.entries["dense_mini"]
