@@ -44,7 +44,7 @@ def test_an_attached_server_is_measured_and_left_alone(
         "--specprobe-drafter=dense_mini",
         f"--specprobe-server={running.url}",
         "--specprobe-baseline=none",
-        "--specprobe-concurrency=1,2",
+        "--specprobe-concurrency=1,4",
         "--specprobe-workload=short.jsonl",
     )
     assert job.code == 10, job.output
@@ -54,7 +54,7 @@ def test_an_attached_server_is_measured_and_left_alone(
     assert entry["acceptance"]["accept_length"]["low"] > 1.3
     assert entry["acceptance"]["blind"] is None
     assert "no blind control" in job.output
-    assert [point["concurrency"] for point in entry["throughput"]["curve"]] == [1, 2]
+    assert [point["concurrency"] for point in entry["throughput"]["curve"]] == [1, 4]
     skipped = {c["id"] for c in entry["checks"] if c["status"] == "skip"}
     assert "proof.simulated-acceptance" in skipped, "cannot be seen from outside"
     assert running.alive()
