@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_specprobe.settings import Baseline, Device, Settings
+from pytest_specprobe.settings import BOOTED, Baseline, Device, Settings
 from pytest_specprobe.urls import url_problem
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _typed(config: pytest.Config) -> list[str]:
 def _of_no_use_beside_a_server(config: pytest.Config) -> Iterator[str]:
     baseline = _text(config, "baseline")
     for option in _typed(config):
-        if option == "--specprobe-baseline" and baseline in ("boot", "stored", "alternating"):
+        if option == "--specprobe-baseline" and baseline in BOOTED:
             yield (
                 f"--specprobe-baseline {baseline} boots a server, and beside --specprobe-server none is booted: "
                 "give the URL of one without speculation, tok/s, or none"
@@ -211,7 +211,7 @@ def _url(option: str, text: str | None, problems: list[str]) -> str | None:
 
 
 def _baseline(text: str | None, problems: list[str]) -> Baseline | None:
-    if text is None or text in ("stored", "boot", "alternating", "none"):
+    if text is None or text in (*BOOTED, "none"):
         return text
     if any(mark in text for mark in ":/@?#"):
         return _url("baseline", text, problems)

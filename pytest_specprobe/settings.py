@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 Device: TypeAlias = Literal["auto", "cuda", "cpu"]
 Baseline: TypeAlias = Literal["stored", "boot", "alternating", "none"] | float | str
 """A mode, a declared tok/s, or the URL of a running server without speculation."""
+BOOTED = ("boot", "alternating", "stored")
+"""The modes that boot a server (stored: where none of the question is kept)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

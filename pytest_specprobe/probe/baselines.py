@@ -11,9 +11,7 @@ from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.stored import Question, StoredBaselines
 from pytest_specprobe.profiles import Profile
 from pytest_specprobe.server.boot import Server
-from pytest_specprobe.settings import Settings
-
-_BOOTED = ("boot", "alternating", "stored")
+from pytest_specprobe.settings import BOOTED, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +60,9 @@ class Baselines:
         asked = self._profile.target.baseline if asked is None else asked
         if isinstance(asked, float):
             return Baseline(None, declared(asked))
-        if asked == "none" or (self._settings.server is not None and asked in _BOOTED):
+        if asked == "none" or (self._settings.server is not None and asked in BOOTED):
             return Baseline(None, None)
-        if asked not in _BOOTED:
+        if asked not in BOOTED:
             return Baseline(self._attach(asked), None)
         booter, shared = self._booter(), self._pool.servers
         spec = booter.spec(None)

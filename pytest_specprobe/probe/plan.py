@@ -18,7 +18,7 @@ from pytest_specprobe.profiles import Profile, load_profiles
 from pytest_specprobe.server import memory
 from pytest_specprobe.server.boot_times import usual_s
 from pytest_specprobe.server.spec import ServerSpec, command, worker_commands
-from pytest_specprobe.settings import Settings
+from pytest_specprobe.settings import BOOTED, Settings
 
 _CHECKS = (
     "test_vocab_mapping  invariants of d2t and t2d",
@@ -87,7 +87,7 @@ def _price(profile: Profile, settings: Settings, found: Preflight, spec: ServerS
         boots.append(Boot("blind control", usual_s(spec)))
     asked = settings.baseline if settings.baseline is not None else profile.target.baseline
     apart = spec.device != "cpu" and not memory.fits(spec.server_args, servers=2)
-    if asked in ("boot", "alternating", "stored"):
+    if asked in BOOTED:
         boots.append(Boot("baseline" if asked != "stored" else "baseline, unless a stored one fits", usual_s(plain)))
         if asked == "alternating" or (asked == "boot" and apart):
             boots.append(Boot("drafter again", usual_s(spec)))

@@ -186,11 +186,8 @@ class ProbeServers:
     def _boot_baseline(self, server: OwnedServer | None) -> OwnedServer:
         booted = self.booter().boot(None, what="baseline", again=server)
         self._open.append(booted)
-        try:
+        with _or_closed(booted):
             self.proofs.baseline(booted, tp=self._profile.target.tp)
-        except BaseException:
-            booted.close()
-            raise
         return booted
 
     def log_text(self) -> str | None:
@@ -234,11 +231,8 @@ class ProbeServers:
         what = f"drafter, steps {steps} in one boot" if candidates else f"drafter {setting}"
         server = booter.boot(staged, what=what, setting=setting, candidates=candidates)
         self._open.append(server)
-        try:
+        with _or_closed(server):
             self.proofs.other(server, booter.spec(staged, setting=setting, candidates=candidates))
-        except BaseException:
-            server.close()
-            raise
         return server
 
     @contextmanager
@@ -300,3 +294,13 @@ class ProbeServers:
         :raises ServerError: if a process of one would not end; the others were stopped all the same.
         """
         close_all(self._open.pop().close for _ in range(len(self._open)))
+
+
+@contextmanager
+def _or_closed(server: Server) -> Iterator[None]:
+    """Close a server that was just booted if what the block asks of it fails."""
+    try:
+        yield
+    except BaseException:
+        server.close()
+        raise

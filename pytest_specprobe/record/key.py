@@ -33,10 +33,9 @@ class Key:
     """Everything that must be the same for two runs to be compared, by name.
 
     ``engine`` is SGLang's version, ``hardware`` the GPUs (or the CPU and its cores), ``target``, ``drafter`` and
-    ``workload`` are digests, ``rendered`` that of the prompts' token ids (or, where
-    the template writes the date into them, of template and tokenizer); ``flags`` the resolved server settings that
-    are set, ``environment`` the server's variables that change its speed (None for a server of which only the URL is
-    known).
+    ``workload`` are digests, ``rendered`` that of the prompts' token ids (or, where the template writes the date
+    into them, of template and tokenizer); ``flags`` the resolved server settings that are set, ``environment`` the
+    server's variables that change its speed (None for a server of which only the URL is known).
     """
 
     parts: Mapping[str, Any]

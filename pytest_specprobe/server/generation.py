@@ -7,13 +7,13 @@ read, and an answer with only a part of them is an error, never a zero.
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from pytest_specprobe.errors import MeasurementError
 from pytest_specprobe.measure.losslessness import Best
 from pytest_specprobe.measure.records import Generation, Prompt
 
-LARGEST = sys.float_info.max
+_LARGEST = sys.float_info.max
 _ROUNDS = ("spec_verify_ct",)
 _ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
 _HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram", "spec_acceptance_histogram")
@@ -117,7 +117,7 @@ class Arrivals:
         value = self._meta.get(name)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+        if not is_number(value):
             raise self._bad(f"{name} is {value!r}")
         return float(value)
 
@@ -138,6 +138,11 @@ class Arrivals:
             culprit="engine",
             fix="look at the server's log; the measurement is invalid until every request succeeds",
         )
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Tell whether a value of an answer is a number that a float holds: no boolean, NaN, or integer beyond it."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
 
 
 def best_of(answer: object) -> Best:

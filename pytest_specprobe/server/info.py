@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from pytest_specprobe.errors import MeasurementError
-from pytest_specprobe.server.generation import LARGEST
+from pytest_specprobe.server.generation import is_number
 from pytest_specprobe.server.redaction import redact_value
 
 # Differ between any two boots, or are measurements and not settings.
@@ -133,7 +133,7 @@ def _number(answer: Mapping[str, Any], name: str) -> float | None:
     value = answer.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+    if not is_number(value):
         raise _bad(f"{name} is {value!r}")
     return float(value)
 

@@ -9,7 +9,7 @@ from pytest_specprobe.errors import GateFailed
 from pytest_specprobe.findings import Finding
 from pytest_specprobe.profiles import Gate
 from pytest_specprobe.suite.checks import require_gate, require_verdict
-from tests.job.jobs import run_job
+from tests.job.jobs import Job, run_job
 from tests.plugin.stand_in import Handler, Plain, serving, write_profile
 
 
@@ -64,6 +64,14 @@ def test_nothing_to_hold_against_the_gate_is_not_a_pass(decision: Decision) -> N
         require_verdict(decision)
 
 
+def beside_plain(handler: type[Handler], folder: Path, option: str) -> Job:
+    """Probe a stand-in of one's own, with the usual one without speculation as its baseline."""
+    write_profile(folder)
+    with serving(handler) as server, serving(Plain) as plain:
+        attached = (f"--specprobe-server={server}", f"--specprobe-baseline={plain}")
+        return run_job(folder, "--specprobe-drafter=attached", *attached, option)
+
+
 class Halved(Handler):
     """Answers half as long as asked when several requests are in flight."""
 
@@ -80,15 +88,7 @@ class Halved(Handler):
 
 
 def test_every_level_of_the_curve_is_checked(tmp_path: Path) -> None:
-    write_profile(tmp_path)
-    with serving(Halved) as server, serving(Plain) as plain:
-        job = run_job(
-            tmp_path,
-            "--specprobe-drafter=attached",
-            f"--specprobe-server={server}",
-            f"--specprobe-baseline={plain}",
-            "--specprobe-concurrency=1,4",
-        )
+    job = beside_plain(Halved, tmp_path, "--specprobe-concurrency=1,4")
     assert job.code == 1, job.output
     wrong = [c for c in job.entries["attached"]["checks"] if c["status"] == "fail" and c["severity"] == "error"]
     assert [c["id"] for c in wrong] == ["measure.length"]
@@ -112,15 +112,7 @@ class Hot(Handler):
 
 
 def test_others_requests_in_the_sampled_pass_are_nothing_to_the_verdict(tmp_path: Path) -> None:
-    write_profile(tmp_path)
-    with serving(Hot) as server, serving(Plain) as plain:
-        job = run_job(
-            tmp_path,
-            "--specprobe-drafter=attached",
-            f"--specprobe-server={server}",
-            f"--specprobe-baseline={plain}",
-            "--specprobe-temperature=0.7",
-        )
+    job = beside_plain(Hot, tmp_path, "--specprobe-temperature=0.7")
     assert job.code == 0, job.output
     entry = job.entries["attached"]
     assert entry["sampled"] is not None
