@@ -12,8 +12,8 @@ from pytest_specprobe.settings import Settings
 def named_profiles(profiles: Profiles, settings: Settings) -> dict[str, Profile]:
     """Return the profiles of the drafters that the settings name, in that order.
 
-    :raises ProfileError: with every problem at once: a name that no profile has, ``server_args`` that this tool says
-        itself, a workload that cannot be read (files alone are checked without one).
+    :raises ProfileError: with every problem at once: a name that no profile has, ``server_args`` that may not be
+        given, a workload that cannot be read (files alone are checked without one).
     """
     found: dict[str, Profile] = {}
     errors: list[ProfileError] = []
@@ -24,7 +24,7 @@ def named_profiles(profiles: Profiles, settings: Settings) -> dict[str, Profile]
             errors.append(error)
     for target in {profile.target_name: profile.target for profile in found.values()}.values():
         try:
-            ServerSpec(model=target.model, server_args=target.server_args)
+            ServerSpec(model=target.model, server_args=target.server_args, trust_remote_code=target.trust_remote_code)
         except ProfileError as error:
             errors.append(error)
     workloads = [] if settings.static else [settings.workload or profile.workload for profile in found.values()]

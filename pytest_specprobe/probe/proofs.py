@@ -8,6 +8,7 @@ from pytest_specprobe.measure.records import Generation
 from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.watch import about_a_pass
+from pytest_specprobe.profiles import Target
 from pytest_specprobe.server.boot import Server
 from pytest_specprobe.server.info import ServerInfo, differences
 from pytest_specprobe.server.proof import prove
@@ -57,13 +58,14 @@ class Proofs:
         """
         require(self._prove(server, server.client.server_info(), spec, self._ask(server)))
 
-    def baseline(self, server: Server, *, tp: int) -> None:
+    def baseline(self, server: Server, target: Target) -> None:
         """Hold a baseline against what it must be; what fails is in ``all`` too, and makes no speedup.
 
-        :raises CheckFailed: if it speculates, or its log holds faults.
+        :raises CheckFailed: if it speculates, or listens, trusts code or logs other than it should.
         """
         info = server.client.server_info()
-        self._plain = self._prove(server, info, ServerSpec(model=info.model_path, tp=tp), self._ask(server))
+        spec = ServerSpec(model=info.model_path, tp=target.tp, trust_remote_code=target.trust_remote_code)
+        self._plain = self._prove(server, info, spec, self._ask(server))
         require(self._plain)
         self._once.get("baseline info", lambda: info)
 

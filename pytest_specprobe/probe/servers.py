@@ -161,7 +161,7 @@ class ProbeServers:
     def _baseline(self) -> Baseline:
         found = self.baselines.find()
         if found.server is not None:
-            self.proofs.baseline(found.server, tp=self._profile.target.tp)
+            self.proofs.baseline(found.server, self._profile.target)
         return found
 
     def relay(self, watch: Watch) -> Relay:
@@ -187,7 +187,7 @@ class ProbeServers:
         booted = self.booter().boot(None, what="baseline", again=server)
         self._open.append(booted)
         with _or_closed(booted):
-            self.proofs.baseline(booted, tp=self._profile.target.tp)
+            self.proofs.baseline(booted, self._profile.target)
         return booted
 
     def log_text(self) -> str | None:

@@ -11,6 +11,7 @@ from pytest_specprobe.errors import Culprit
 from pytest_specprobe.findings import Finding, Severity, Status
 from pytest_specprobe.measure.records import Generation
 from pytest_specprobe.server.bootlog import faults
+from pytest_specprobe.server.client import is_loopback
 from pytest_specprobe.server.info import ServerInfo
 from pytest_specprobe.server.spec import ServerSpec, forging_variables
 
@@ -33,19 +34,22 @@ def prove(
         where simulated acceptance cannot be seen from outside.
     :param variables: names seen in the environment of the processes of a server that is vouched for.
     """
+    vouched = scrubbed is not None
+    door = (_host(info, vouched=vouched), _remote_code(info, spec, vouched=vouched))
     if spec.drafter is None:
-        return (_plain(info, canary), _log(log_text))
+        return (_plain(info, canary), *door, _log(log_text))
     speculates = info.algorithm is not None or bool(canary.rounds)
     return (
         _algorithm(info),
         *_follows(
-            _draft_path(info, spec, owned=scrubbed is not None),
+            _draft_path(info, spec, owned=vouched),
             _settings(info, spec),
             _threshold(info),
             _canary(canary),
             from_none=not speculates,
         ),
         _pinned(info, spec) if spec.candidates else _adaptive(info),
+        *door,
         _simulated(spec, scrubbed, variables),
         _log(log_text),
     )
@@ -159,6 +163,40 @@ def _pinned(info: ServerInfo, spec: ServerSpec) -> Finding:
         why="Where SGLang's adaptive runtime cannot run, it says so in a log line and boots with one step count.",
         fix="measure each setting on a server of its own; the log says what 'speculative_adaptive disabled' is for",
     )
+
+
+def _host(info: ServerInfo, *, vouched: bool) -> Finding:
+    seen = info.settings.get("host")
+    return _finding(
+        "proof.host",
+        passed=isinstance(seen, str) and is_loopback(seen),
+        skipped=not vouched or seen is None,
+        culprit="launch-flags",
+        seen=_told(seen, vouched=vouched),
+        expected="a loopback address",
+        why="On any other address every machine of the network reaches the server while it runs.",
+        fix="take what changes the address out of server_args and of the environment",
+    )
+
+
+def _remote_code(info: ServerInfo, spec: ServerSpec, *, vouched: bool) -> Finding:
+    seen = info.settings.get("trust_remote_code")
+    return _finding(
+        "proof.remote-code",
+        passed=seen is spec.trust_remote_code,
+        skipped=not vouched or seen is None,
+        culprit="launch-flags",
+        seen=_told(seen, vouched=vouched),
+        expected=f"trust_remote_code {spec.trust_remote_code}, as the target's profile says",
+        why="A server that trusts remote code runs the Python files of its checkpoints.",
+        fix="say trust_remote_code in the target's profile, and nowhere else",
+    )
+
+
+def _told(seen: object, *, vouched: bool) -> str:
+    if not vouched:
+        return "not held: another's server"
+    return "nothing: the server does not say" if seen is None else str(seen)[:80]
 
 
 def _simulated(spec: ServerSpec, scrubbed: tuple[str, ...] | None, variables: tuple[str, ...]) -> Finding:

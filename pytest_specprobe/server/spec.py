@@ -12,35 +12,13 @@ from typing import Literal
 from pytest_specprobe.engines import cpu, steps
 from pytest_specprobe.errors import ProfileError
 from pytest_specprobe.profiles import Speculation
+from pytest_specprobe.server import flags
 from pytest_specprobe.server.redaction import is_secret_name
 
 # SGLang adds to its running totals and writes a log line every so many decode rounds. 1 loses no round but costs
 # every round a formatted line, which weighs on the baseline and on speculation differently; the default of 40
 # loses up to 39 rounds of each pass.
 DECODE_LOG_INTERVAL = 10
-
-# What a profile's server_args may not say, since this tool says it (and proves it) itself.
-_OWNED_FLAGS = {
-    "--model-path": "targets.NAME.model",
-    "--model": "targets.NAME.model",
-    "--host": "nothing: an owned server listens on loopback only",
-    "--port": "nothing: a free port is picked for each boot",
-    "--device": "--specprobe-device",
-    "--tp": "targets.NAME.tp",
-    "--tp-size": "targets.NAME.tp",
-    "--tensor-parallel-size": "targets.NAME.tp",
-    "--trust-remote-code": "targets.NAME.trust_remote_code",
-    "--config": "server_args",
-    "--api-key": "nothing: each boot gets a random key",
-    "--admin-api-key": "nothing: each boot gets a random key",
-    "--speculative-algorithm": "drafters.NAME",
-    "--speculative-algo": "drafters.NAME",
-    "--speculative-draft-model-path": "drafters.NAME.source",
-    "--speculative-draft-model": "drafters.NAME.source",
-    "--speculative-num-steps": "drafters.NAME.speculation",
-    "--speculative-eagle-topk": "drafters.NAME.speculation",
-    "--speculative-num-draft-tokens": "drafters.NAME.speculation",
-}
 
 # Variables that change what is measured, or whether it may run at all, without a trace in the answers.
 # SGLANG_IS_IN_CI alone lets a server boot past a context check on CI that it fails on a laptop.
@@ -73,8 +51,8 @@ class ServerSpec:
     ``candidates`` are the step counts that the server can be pinned to while it runs (``server.pinned``); none: it
     keeps the one of ``speculation``.
 
-    :raises ProfileError: if ``server_args`` says what this tool says itself, half a speculation is given, or the
-        candidates are not those of a chain that boots on one of them.
+    :raises ProfileError: if ``server_args`` holds what it may not (``server.flags``), half a speculation is given, or
+        the candidates are not those of a chain that boots on one of them.
     """
 
     model: str
@@ -98,10 +76,7 @@ class ServerSpec:
             problems.append(
                 f"step counts {self.candidates} need a chain (topk 1) that boots on one of them, not {own}"
             )
-        for word in self.server_args:
-            flag = word.partition("=")[0]
-            if flag in _OWNED_FLAGS:
-                problems.append(f"server_args may not hold {flag}; it belongs to {_OWNED_FLAGS[flag]}")
+        problems += flags.problems(self.server_args, trust_remote_code=self.trust_remote_code)
         if problems:
             raise ProfileError(tuple(problems), fix="correct the profile; README.md lists the keys")
 

@@ -88,7 +88,8 @@ def info() -> dict[str, Any]:
     """What /server_info says: a fixed answer, or with ``pair`` what the command line asked for."""
     if not PLAN.get("pair"):
         return INFO
-    said = INFO | {"model_path": argument("--model-path")}
+    said = INFO | {"model_path": argument("--model-path"), "host": argument("--host")}
+    said["trust_remote_code"] = "--trust-remote-code" in sys.argv
     if "--speculative-algorithm" not in sys.argv:
         return {key: value for key, value in said.items() if not key.startswith("speculative_")}
     path, *numbers = (argument(f"--speculative-{name.replace('_', '-')}") for name in SETTINGS)

@@ -21,7 +21,9 @@ ANSWER: dict[str, Any] = {
     "model_path": "/m",
     "api_key": "sesame",
     "launch_command": ["--api-key", "sesame"],
+    "host": "127.0.0.1",
     "port": 31000,
+    "trust_remote_code": False,
     "random_seed": 5,
     "max_running_requests": 48,
     "cuda_graph_config": {"decode": {"bs": [1, 2]}},
@@ -129,10 +131,34 @@ def test_a_good_server_passes_every_proof() -> None:
         ({"speculative_accept_threshold_acc": 0.99}, "proof.lossy-threshold"),
         ({"speculative_accept_threshold_acc": None}, "proof.lossy-threshold"),
         ({"speculative_adaptive": True}, "proof.adaptive"),
+        ({"host": "10.0.0.1"}, "proof.host"),
+        ({"host": "::"}, "proof.host"),
+        ({"host": ["127.0.0.1"]}, "proof.host"),
+        ({"trust_remote_code": True}, "proof.remote-code"),
+        ({"trust_remote_code": "yes"}, "proof.remote-code"),
     ],
 )
 def test_each_wrong_setting_fails_its_own_proof(changes: dict[str, Any], expected: str) -> None:
     assert failing(proofs(info=answer(**changes))) == [expected]
+
+
+@pytest.mark.parametrize("speculates", [True, False])
+def test_where_it_listens_and_whose_code_it_runs_is_held_for_every_server(*, speculates: bool) -> None:
+    """A baseline too; what a server does not say, and whoever booted an attached one, is not held against it."""
+    nothing = {} if speculates else dict.fromkeys((k for k in ANSWER if k.startswith("speculative_")), None)
+    spec = SPEC if speculates else ServerSpec(model="/m")
+    done = canary() if speculates else canary(rounds=None, accepted=None, histogram=None)
+    wrong = answer(**nothing, host="10.0.0.1", trust_remote_code=True)
+    both = ["proof.host", "proof.remote-code"]
+    assert failing(proofs(spec=spec, info=wrong, done=done)) == both
+    trusted = replace(spec, trust_remote_code=True)
+    assert failing(proofs(spec=trusted, info=wrong, done=done)) == ["proof.host"]
+    assert failing(proofs(spec=trusted, info=answer(**nothing), done=done)) == ["proof.remote-code"]
+    attached = proofs(spec=spec, info=wrong, done=done, scrubbed=None)
+    silent = {k: v for k, v in answer(**nothing).items() if k not in ("host", "trust_remote_code")}
+    unsaid = proofs(spec=spec, info=silent, done=done)
+    for findings in (attached, unsaid):
+        assert [f.id for f in findings if f.id in both and f.status == "skip"] == both
 
 
 def test_a_server_that_fell_back_to_plain_decoding_is_named() -> None:
@@ -165,9 +191,11 @@ def test_a_fault_in_the_log_fails_and_a_harmless_line_does_not(line: str) -> Non
     assert failing(proofs(log=f"{harmless}{line}\n")) == ["proof.log-errors"]
 
 
-def test_an_attached_server_leaves_two_points_unproved() -> None:
+def test_an_attached_server_leaves_four_points_unproved() -> None:
     findings = proofs(log=None, scrubbed=None, info=answer(speculative_draft_model_path="/elsewhere/d"))
-    assert {f.id for f in findings if f.status == "skip"} == {"proof.simulated-acceptance", "proof.log-errors"}
+    assert {f.id for f in findings if f.status == "skip"} == {
+        "proof.simulated-acceptance", "proof.log-errors", "proof.host", "proof.remote-code"
+    }  # fmt: skip
     assert failing(findings) == []
     other = proofs(log=None, scrubbed=None, info=answer(speculative_draft_model_path="/elsewhere/x"))
     assert [(f.id, f.severity) for f in other if f.status == "fail"] == [("proof.draft-path", "warning")]
