@@ -63,9 +63,9 @@ class SpecprobeError(Exception):
 class ProfileError(SpecprobeError):
     """A profile, an option or a catalog entry is unusable; ``problems`` holds all of them at once."""
 
-    def __init__(self, problems: tuple[str, ...], *, fix: str) -> None:
+    def __init__(self, problems: tuple[str, ...], *, fix: str, culprit: Culprit = "harness") -> None:
         self.problems = problems
-        super().__init__("; ".join(problems), culprit="harness", fix=fix)
+        super().__init__("; ".join(problems), culprit=culprit, fix=fix)
 
 
 class ProbeImpossible(SpecprobeError):

@@ -5,8 +5,8 @@ pyproject.toml, ``specprobe.toml``, then the file of ``--specprobe-profiles``.
 """
 
 import json
+import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -16,7 +16,9 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
 
 from pytest_specprobe.errors import ProfileError
+from pytest_specprobe.reading import Bounds, Unreadable, parse_toml, read_text, require_within
 
+_BOUNDS = Bounds(size=1 << 20, depth=32, text=65536)
 CATALOG = Path(__file__).with_name("catalog.toml")
 FIXTURES_SCHEME = "fixtures://"
 Verdict = Literal["broken", "uncorrelated", "profitable", "verify-bound", "finetune", "undecided"]
@@ -174,9 +176,7 @@ def load_profiles(root: Path, *, extra: Path | None = None) -> Profiles:
     tables: dict[str, dict[str, Any]] = {"targets": {}, "drafters": {}}
     sources: list[Path] = []
     for path, section in _files(root, extra):
-        data = _read(path, problems)
-        if section:
-            data = data.get("tool", {}).get("specprobe", {})
+        data = _read(path, problems, section=section)
         if data:
             sources.append(path)
             _merge(tables, data, path=path, problems=problems)
@@ -192,22 +192,30 @@ def load_profiles(root: Path, *, extra: Path | None = None) -> Profiles:
     return Profiles(targets, drafters, tuple(sources))
 
 
-def _files(root: Path, extra: Path | None) -> Iterable[tuple[Path, bool]]:
-    yield CATALOG, False
-    if (root / "pyproject.toml").is_file():
-        yield root / "pyproject.toml", True
-    if (root / "specprobe.toml").is_file():
-        yield root / "specprobe.toml", False
+def _files(root: Path, extra: Path | None) -> Iterable[tuple[Path, tuple[str, ...]]]:
+    """Yield the files that are there, and the table of each that is ours."""
+    yield CATALOG, ()
+    if os.path.lexists(root / "pyproject.toml"):
+        yield root / "pyproject.toml", ("tool", "specprobe")
+    if os.path.lexists(root / "specprobe.toml"):
+        yield root / "specprobe.toml", ()
     if extra is not None:
-        yield extra, False
+        yield extra, ()
 
 
-def _read(path: Path, problems: list[str]) -> dict[str, Any]:
+def _read(path: Path, problems: list[str], *, section: tuple[str, ...]) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        problems.append(f"{path}: {error}")
+        data = parse_toml(read_text(path, limit=_BOUNDS.size), depth=_BOUNDS.depth)
+        for name in section:
+            data = data.get(name, {})
+            if not isinstance(data, dict):
+                raise Unreadable(f"has {name} as something else than a table")
+        # What other tools say in pyproject.toml is theirs: it may be infinite.
+        require_within(data, _BOUNDS)
+    except Unreadable as error:
+        problems.append(f"{path} {error}")
         return {}
+    return data
 
 
 def _merge(tables: dict[str, dict[str, Any]], data: Mapping[str, Any], *, path: Path, problems: list[str]) -> None:

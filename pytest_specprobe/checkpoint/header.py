@@ -5,16 +5,16 @@ whole file, never more than ``MAX_HEADER_BYTES`` of JSON. What this reader accep
 accepts too; whatever is wrong ends as one :class:`CheckpointError` that names the file.
 """
 
-import json
-import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
+from pytest_specprobe import reading
 from pytest_specprobe.errors import CheckpointError, Culprit
+from pytest_specprobe.reading import Bounds, Unreadable, parse_json, pieces
 
 # Real headers stay far below (a shard with thousands of experts has about 300 KB); the format itself allows
 # 100 MB, whose JSON would cost a gigabyte of memory to refuse.
@@ -34,6 +34,7 @@ DTYPE_BITS: Mapping[str, int] = {
 INTEGER_DTYPES = frozenset({"U8", "I8", "I16", "U16", "I32", "U32", "I64", "U64"})
 FLOAT_DTYPES = frozenset({"BF16", "F16", "F32", "F64"})
 
+_BOUNDS = Bounds(size=MAX_HEADER_BYTES, depth=8)
 _LFS_MARK = b"version https://git-lfs"
 
 
@@ -69,35 +70,26 @@ class Header:
 
 
 @contextmanager
-def open_regular(path: Path, *, culprit: Culprit) -> Iterator[tuple[BinaryIO, int]]:
-    """Open a regular file for reading; yield it with its size in bytes.
+def open_regular(path: Path, *, culprit: Culprit) -> Iterator[tuple[FileIO, int]]:
+    """Open a regular file of a checkpoint, as :func:`reading.open_regular` does; yield it with its size in bytes.
 
-    Follows symbolic links (model caches are built of them). Never waits: a FIFO or a device is refused, not read.
+    :raises CheckpointError: if it is missing, no regular file, or cannot be read to its end.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except FileNotFoundError as error:
+        with reading.open_regular(path) as opened:
+            yield opened
+    except Unreadable as error:
+        fix = "check the path, or download it" if error.missing else "check the path and its permissions"
         raise CheckpointError(
-            f"{shown(path)} does not exist",
+            f"{shown(path)} {error}",
             culprit=culprit,
-            finding_id="file.missing",
-            fix="check the path, or download it",
+            finding_id="file.missing" if error.missing else "file.unreadable",
+            fix=fix,
         ) from error
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    except OSError as error:
         raise CheckpointError(
-            f"{shown(path)} cannot be opened: {reason}", culprit=culprit, fix="check the path and its permissions"
+            f"{shown(path)} cannot be read: {error.strerror}", culprit=culprit, fix="check the disk it is on"
         ) from error
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        raise CheckpointError(
-            f"{shown(path)} is {_kind(status.st_mode)}, not a file",
-            culprit=culprit,
-            fix="point at a checkpoint made of regular files",
-        )
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
-        yield file, status.st_size
 
 
 def read_header(path: Path, *, culprit: Culprit = "drafter-file") -> Header:
@@ -175,22 +167,9 @@ class _Fault:
         )
 
 
-def _kind(mode: int) -> str:
-    kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
-    return kinds.get(stat.S_IFMT(mode), "a device")
-
-
-def _read_at(file: BinaryIO, offset: int, length: int) -> bytes:
-    """Read ``length`` bytes, or as many as there are: raw reads may return less than asked."""
+def _read_at(file: FileIO, offset: int, length: int) -> bytes:
     file.seek(offset)
-    parts = []
-    while length:
-        part = file.read(length)
-        if not part:
-            break
-        parts.append(part)
-        length -= len(part)
-    return b"".join(parts)
+    return b"".join(pieces(file, length))
 
 
 def _parse(body: bytes, fault: _Fault) -> dict[str, Any]:
@@ -200,27 +179,12 @@ def _parse(body: bytes, fault: _Fault) -> dict[str, Any]:
     if body.count(b"{") > MAX_TENSORS + 2 or body.count(b"[") > 2 * MAX_TENSORS + 2:
         fault.bad(f"its header names more than {MAX_TENSORS:,} tensors")
     try:
-        entries = json.loads(body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse)
-    except RecursionError:
-        fault.bad("its header is nested too deeply")
-    except ValueError as error:
-        fault.bad(f"its header is not JSON ({shown(error)})")
+        entries = parse_json(body, _BOUNDS, unique=True)
+    except Unreadable as error:
+        fault.bad(f"its header {error}")
     if not isinstance(entries, dict):
         fault.bad("its header is not a JSON object")
     return entries
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    entries = dict(pairs)
-    if len(entries) != len(pairs):
-        # The table keeps first appearances in order, so the first place where the two part is a repetition.
-        twice = next((key for (key, _), kept in zip(pairs, entries, strict=False) if key != kept), pairs[-1][0])
-        raise ValueError(f"duplicate key {shown(twice)!r}")
-    return entries
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _metadata(entry: object, fault: _Fault) -> dict[str, str]:
@@ -232,8 +196,6 @@ def _metadata(entry: object, fault: _Fault) -> dict[str, str]:
 
 
 def _tensor(name: str, entry: object, data_start: int, path: Path, fault: _Fault) -> TensorInfo:
-    if not _encodable(name):
-        fault.bad(f"the tensor name {shown(name)!r} is not Unicode text")
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         fault.bad(f"the entry of {shown(name)!r} has not exactly dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
@@ -252,14 +214,6 @@ def _tensor(name: str, entry: object, data_start: int, path: Path, fault: _Fault
     if offsets[1] - offsets[0] != total // 8:
         fault.bad(f"{shown(name)!r} takes {offsets[1] - offsets[0]:,} bytes, but its shape needs {total // 8:,}")
     return TensorInfo(name, dtype, tuple(shape), data_start + offsets[0], data_start + offsets[1], path)
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _counts(values: object) -> bool:

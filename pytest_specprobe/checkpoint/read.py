@@ -5,7 +5,6 @@ A drafter is a directory with a ``config.json`` and safetensors files. A target 
 terabyte costs what a small model costs.
 """
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 from pytest_specprobe.checkpoint.header import Header, TensorInfo, open_regular, read_header, shown
 from pytest_specprobe.checkpoint.tokens import TokenFacts, read_token_facts
 from pytest_specprobe.errors import CheckpointError, Culprit
+from pytest_specprobe.reading import Bounds, Unreadable, parse_json, pieces
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
@@ -168,9 +168,9 @@ def list_files(path: Path) -> tuple[str, ...]:
 def read_json(path: Path, *, limit: int, culprit: Culprit) -> dict[str, Any]:
     """Return one JSON object of at most ``limit`` bytes; raise :class:`CheckpointError` for anything else."""
     with open_regular(path, culprit=culprit) as (file, size):
-        if size > limit:
-            raise _bad_json(path, culprit, f"{size:,} bytes is beyond the {limit:,} that are read")
-        body = b"".join(iter(lambda: file.read(1 << 20), b""))[: limit + 1]
+        body = b"" if size > limit else b"".join(pieces(file, limit + 1))
+    if max(size, len(body)) > limit:
+        raise _bad_json(path, culprit, f"{size:,} bytes is beyond the {limit:,} that are read")
     if body.startswith(b"version https://git-lfs"):
         raise CheckpointError(
             f"{shown(path)} is a Git LFS pointer",
@@ -179,11 +179,10 @@ def read_json(path: Path, *, limit: int, culprit: Culprit) -> dict[str, Any]:
             fix="run `git lfs pull` in the checkpoint's repository",
         )
     try:
-        value = json.loads(body.decode("utf-8-sig"))
-    except RecursionError:
-        raise _bad_json(path, culprit, "nested too deeply") from None
-    except ValueError as error:
-        raise _bad_json(path, culprit, shown(error)) from error
+        # Some real configs say Infinity, and a staged copy says it too.
+        value = parse_json(body, Bounds(size=limit), numbers="any")
+    except Unreadable as error:
+        raise _bad_json(path, culprit, f"it {error}") from error
     if not isinstance(value, dict):
         raise _bad_json(path, culprit, "not an object")
     return value

@@ -1,15 +1,14 @@
 """What a target's tokenizer files say: how many ids there are and which ones end an answer."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_specprobe.checkpoint.header import open_regular
-from pytest_specprobe.errors import CheckpointError
+from pytest_specprobe.reading import Bounds, Unreadable, parse_json, read_bytes
 
 MAX_TOKENIZER_BYTES = 48 << 20
+_BOUNDS = Bounds(size=MAX_TOKENIZER_BYTES)
 
 # Tokens that end a turn in the chat templates of the families we know; only those that a tokenizer really has count.
 END_OF_TURN = frozenset({
@@ -96,8 +95,8 @@ def _is_entry(entry: object) -> bool:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(_bytes(path))
-    except (ValueError, RecursionError):
+        value = parse_json(_bytes(path), _BOUNDS, numbers="any")
+    except Unreadable:
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -113,7 +112,6 @@ def _tiktoken_size(path: Path) -> int:
 
 def _bytes(path: Path) -> bytes:
     try:
-        with open_regular(path, culprit="target") as (file, size):
-            return b"" if size > MAX_TOKENIZER_BYTES else b"".join(iter(lambda: file.read(1 << 20), b""))
-    except CheckpointError:
+        return read_bytes(path, limit=MAX_TOKENIZER_BYTES)
+    except Unreadable:
         return b""

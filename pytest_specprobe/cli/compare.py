@@ -64,14 +64,15 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 def _find(text: str, arguments: argparse.Namespace) -> "Run":
     from pytest_specprobe.errors import ProfileError
+    from pytest_specprobe.reading import Unreadable
     from pytest_specprobe.record import history
     from pytest_specprobe.record.read import read_report
 
     if not Path(text).exists():
         try:
             found = [run for run in history.read(arguments.history).runs if run.id == text]
-        except OSError as error:
-            raise ProfileError((f"{error.filename}: {error.strerror}",), fix="name the history's file") from error
+        except Unreadable as error:
+            raise ProfileError((str(error),), fix="name the history's file") from error
         if not found:
             raise ProfileError(
                 (f"{text!r} is neither a report nor the id of a run in {arguments.history}",),

@@ -40,6 +40,7 @@ def add(verbs: Verbs) -> None:
 
 
 def _history(arguments: argparse.Namespace) -> int:
+    from pytest_specprobe.reading import Unreadable
     from pytest_specprobe.record import history
 
     if not 0 < arguments.minimum < 1 or arguments.last < 1:
@@ -51,10 +52,8 @@ def _history(arguments: argparse.Namespace) -> int:
         raise ProfileError(missing, fix="name a history.jsonl or its folder")
     try:
         found = history.read(*(arguments.path or [Path(".specprobe")]))
-    except OSError as error:
-        raise ProfileError(
-            (f"{error.filename}: {error.strerror}",), fix="name a history.jsonl or its folder"
-        ) from error
+    except Unreadable as error:
+        raise ProfileError((str(error),), fix="name a history.jsonl or its folder") from error
     if arguments.drafter:
         found = found.of(arguments.drafter)
     if arguments.json:

@@ -17,12 +17,13 @@ from typing import Any
 
 from pytest_specprobe.errors import ProfileError
 from pytest_specprobe.measure.records import Prompt
+from pytest_specprobe.reading import Bounds, Unreadable, parse_json, read_text
 
 DOMAINS = ("chat", "code", "math", "language", "summary")
 _BUILT_IN = Path(__file__).with_name("workloads")
 _KEYS = frozenset({"id", "workload", "messages", "prompt"})
 _ROLES = frozenset({"system", "user", "assistant"})
-_LARGEST_FILE = 64 * 2**20
+_BOUNDS = Bounds(size=64 << 20, depth=16)
 _RANDOM_WORDS = 150
 _RANDOM_REPEATS = 0.001
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\d_]+")
@@ -121,21 +122,17 @@ def _read(name: str, paths: Sequence[Path]) -> Workload:
             f"{name}: hardly a word occurs twice, as in random tokens: no drafter can be judged on such text"
         )
     if problems:
-        raise ProfileError(tuple(problems), fix="correct the workload; README.md describes the format")
+        raise ProfileError(
+            tuple(problems), culprit="workload", fix="correct the workload; README.md describes the format"
+        )
     return _workload(name, chats)
 
 
 def _lines(path: Path, problems: list[str]) -> Iterator[tuple[str, str]]:
     try:
-        if path.stat().st_size > _LARGEST_FILE:
-            problems.append(f"{path}: larger than {_LARGEST_FILE // 2**20} MiB")
-            return
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        problems.append(f"{path}: {error.strerror}")
-        return
-    except UnicodeDecodeError as error:
-        problems.append(f"{path}: {error}")
+        text = read_text(path, limit=_BOUNDS.size)
+    except Unreadable as error:
+        problems.append(f"{path} {error}")
         return
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
@@ -144,9 +141,9 @@ def _lines(path: Path, problems: list[str]) -> Iterator[tuple[str, str]]:
 
 def _chat(line: str, *, default: str, where: str, problems: list[str]) -> Chat | None:
     try:
-        entry = json.loads(line)
-    except ValueError as error:
-        problems.append(f"{where}: not JSON: {error}")
+        entry = parse_json(line, _BOUNDS)
+    except Unreadable as error:
+        problems.append(f"{where} {error}")
         return None
     if not isinstance(entry, dict):
         problems.append(f"{where}: a JSON object is wanted, not {type(entry).__name__}")

@@ -1,6 +1,5 @@
 """Where owned servers run: which device, which interpreter, which SGLang."""
 
-import json
 import shutil
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import Literal
 from packaging.version import InvalidVersion, Version
 
 from pytest_specprobe.engines.cpu import SGLANG_VERSION
+from pytest_specprobe.reading import Bounds, Unreadable, parse_json
 from pytest_specprobe.settings import Device
 
 OLDEST_CUDA = Version("0.5.12")
@@ -87,8 +87,8 @@ def engine(python: Path | None) -> Engine:
     except (OSError, subprocess.SubprocessError) as error:
         return Engine(path, None, fault=getattr(error, "strerror", None) or str(error))
     try:
-        found = dict(json.loads(run.stdout))
-    except (ValueError, TypeError):
+        found = {name: str(version) for name, version in parse_json(run.stdout, Bounds(size=65536, depth=2)).items()}
+    except (Unreadable, AttributeError):
         found = {}
     return Engine(path, found.get("sglang"), found.get("torch"))
 

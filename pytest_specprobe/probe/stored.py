@@ -12,6 +12,7 @@ from pytest_specprobe.checkpoint.digest import text_digest
 from pytest_specprobe.errors import CheckpointError
 from pytest_specprobe.measure.throughput import KnownBaseline, Throughput
 from pytest_specprobe.probe.phases import PhaseLog
+from pytest_specprobe.reading import Unreadable
 from pytest_specprobe.record import baselines
 from pytest_specprobe.record.key import Key, hardware
 from pytest_specprobe.record.report import machine
@@ -69,7 +70,7 @@ class StoredBaselines:
             return None
         try:
             found = baselines.find(question.key(spec), path=self._path)
-        except (OSError, CheckpointError) as error:
+        except (Unreadable, CheckpointError) as error:
             logger.warning("stored baselines not read: %s", error)
             return None
         if found is None:

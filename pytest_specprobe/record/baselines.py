@@ -152,7 +152,7 @@ def store(baseline: StoredBaseline, *, path: Path) -> None:
 def find(key: Key, *, path: Path) -> StoredBaseline | None:
     """Return the newest baseline of this key; None if there is none. Lines that are no baseline are passed over.
 
-    :raises OSError: if the file is there and cannot be read.
+    :raises Unreadable: if the file is there and cannot be read.
     """
     found = []
     for line in journal.read(path, schema=SCHEMA).lines:

@@ -109,8 +109,6 @@ class Run:
             )
             if wrong := ", ".join(dict.fromkeys(_wrong(run))):
                 raise ValueError(f"not a run: {wrong} is not what it must be")
-            # neither NaN nor half a character, wherever it would be compared or shown
-            json.dumps(line, ensure_ascii=False, allow_nan=False).encode()
             return run
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a run: {error!r}") from error
@@ -176,7 +174,7 @@ def keep(run: Run | None, *, path: Path, unsure: bool = False) -> bool:
 def read(*paths: Path) -> History:
     """Return the runs of one or several files, oldest first; a directory stands for its ``history.jsonl``.
 
-    :raises OSError: if a file is there and cannot be read.
+    :raises Unreadable: if a file is there and cannot be read.
     """
     found = journal.read_all([path / NAME if path.is_dir() else path for path in paths], schema=SCHEMA)
     runs, skipped = [], list(found.skipped)

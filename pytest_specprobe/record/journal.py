@@ -12,7 +12,11 @@ from typing import Any
 
 from filelock import FileLock
 
+from pytest_specprobe.reading import Bounds, Unreadable, parse_json, read_bytes
+
 _LOCK_S = 60.0
+_LARGEST_FILE = 256 << 20
+_LINE = Bounds(size=16 << 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +48,28 @@ def append(path: Path, record: Mapping[str, Any]) -> None:
 def read(path: Path, *, schema: int) -> Journal:
     """Return the records of ``path`` that have this schema; a file that is not there is an empty one.
 
-    :raises OSError: if the file is there and cannot be read.
+    :raises Unreadable: if the file is there and cannot be read; the message names it.
     """
     lines, skipped = [], []
     try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
+        raw = read_bytes(path, limit=_LARGEST_FILE)
+    except Unreadable as error:
+        if not error.missing:
+            raise Unreadable(f"{path} {error}") from error
         raw = b""
     for at, part in enumerate(raw.split(b"\n"), 1):
         if not part.strip():
             continue
         try:
-            record = json.loads(part)
-        except (ValueError, RecursionError):
-            skipped.append(f"{path}:{at} is not a whole JSON line")
+            record = parse_json(part, _LINE)
+        except Unreadable as error:
+            skipped.append(f"{path}:{at} {error}")
             continue
         found = record.get("schema") if isinstance(record, dict) else None
         if found == schema:
             lines.append(record)
         else:
-            skipped.append(f"{path}:{at} has schema {found!r}; this version reads {schema}")
+            skipped.append(f"{path}:{at} has schema {found!r:.40}; this version reads {schema}")
     return Journal(tuple(lines), tuple(skipped))
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from pytest_specprobe.errors import ProfileError
+from pytest_specprobe.reading import Bounds, Unreadable, read_json
 from pytest_specprobe.record.report import NAME, SCHEMA
 
-_LARGEST = 256 * 2**20
+_BOUNDS = Bounds(size=256 << 20)
 
 
 def read_report(path: Path) -> dict[str, Any]:
@@ -22,17 +23,13 @@ def read_report(path: Path) -> dict[str, Any]:
     """
     file = path / NAME if path.is_dir() else path
     try:
-        if file.stat().st_size > _LARGEST:
-            raise _unusable(file, f"is larger than {_LARGEST // 2**20} MiB")
-        report = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise _unusable(file, f"cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise _unusable(file, "is not JSON") from error
+        report = read_json(file, _BOUNDS)
+    except Unreadable as error:
+        raise _unusable(file, str(error)) from error
     if not isinstance(report, dict) or "schema" not in report:
         raise _unusable(file, "is no report of pytest-specprobe")
     if report["schema"] != SCHEMA:
-        raise _unusable(file, f"has schema {report['schema']!r}; this version reads {SCHEMA}")
+        raise _unusable(file, f"has schema {report['schema']!r:.40}; this version reads {SCHEMA}")
     schema = json.loads(schema_text())
     entries = report.get("drafters")
     if not (_holds(report, schema) and isinstance(entries, list) and all(_is_entry(e, schema) for e in entries)):

@@ -17,6 +17,7 @@ from typing import Any
 from filelock import Timeout
 
 from pytest_specprobe.decide.gate import GateCheck, Result, worst
+from pytest_specprobe.reading import Unreadable
 from pytest_specprobe.record import history
 from pytest_specprobe.record.history import Run, run_of
 from pytest_specprobe.record.regression import LAST, MINIMUM, Change, compare, judged, trend
@@ -90,7 +91,7 @@ def look_back(report: Mapping[str, Any], entry: Mapping[str, Any], *, folder: Pa
         return Past(run=None, problem=_NO_KEY if entry["acceptance"] is not None else None)
     try:
         found = history.read(folder)
-    except OSError as error:
+    except Unreadable as error:
         return Past(run=run, problem=str(error))
     runs = found.comparable(run)
     if found.skipped and not runs:

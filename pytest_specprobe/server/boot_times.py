@@ -6,10 +6,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_specprobe.reading import Bounds, Unreadable, read_json
 from pytest_specprobe.server.ownership import records_dir
 from pytest_specprobe.server.spec import ServerSpec
 
 _KEPT = 200
+_BOUNDS = Bounds(size=1 << 20, depth=4)
 
 
 def usual_s(spec: ServerSpec) -> float | None:
@@ -42,8 +44,8 @@ def _path() -> Path:
 
 
 def _read() -> dict[str, object]:
-    with contextlib.suppress(OSError, ValueError):
-        value = json.loads(_path().read_bytes())
+    with contextlib.suppress(Unreadable):
+        value = read_json(_path(), _BOUNDS)
         if isinstance(value, dict):
             return value
     return {}

@@ -2,9 +2,7 @@
 
 import contextlib
 import ipaddress
-import json
 import logging
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -15,6 +13,7 @@ import httpx
 from pytest_specprobe.errors import MeasurementError, ServerError
 from pytest_specprobe.measure.losslessness import Best
 from pytest_specprobe.measure.records import Generation, Prompt
+from pytest_specprobe.reading import Bounds, Unreadable, parse_json
 from pytest_specprobe.server.closing import Closing
 from pytest_specprobe.server.deadline import deadline, transport
 from pytest_specprobe.server.generation import Arrivals, best_of, gaps_of
@@ -25,6 +24,7 @@ from pytest_specprobe.urls import url_problem
 logger = logging.getLogger(__name__)
 
 _ANSWER_LIMIT = 16 << 20  # bytes of one plain answer; /server_info has about 50 KB
+_BOUNDS = Bounds(size=_ANSWER_LIMIT)
 # A stream repeats all its ids in every chunk unless the server is told otherwise: quadratic, so bounded apart.
 _STREAM_LIMIT = 1 << 30
 _CHUNK_LIMIT = 16 << 20
@@ -310,10 +310,10 @@ class Client(Closing):
         if status != 200:
             raise self._refused(path, status, body)
         try:
-            return json.loads(body, parse_constant=str, parse_float=_finite)
-        except (ValueError, RecursionError) as error:
+            return parse_json(body, _BOUNDS, numbers="text")
+        except Unreadable as error:
             raise MeasurementError(
-                f"{self.url}{path} did not answer with JSON: {self._shown(body)}",
+                f"{self.url}{path} did not answer with JSON of SGLang: it {error}: {self._shown(body)}",
                 culprit="engine",
                 fix="check that the URL is an SGLang server; look at its log",
             ) from error
@@ -336,12 +336,6 @@ def _checked(url: str, *, with_key: bool) -> str:
     if with_key and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         logger.warning("the API key goes to %s unencrypted; https would protect it", parts.hostname)
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
-
-
-def _finite(text: str) -> float | str:
-    """Leave a number that no float holds (1e999) as text, as ``json`` is told to leave NaN: shown, never used."""
-    value = float(text)
-    return value if math.isfinite(value) else text
 
 
 def is_loopback(host: str) -> bool:

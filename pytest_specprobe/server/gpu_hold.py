@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pytest_specprobe.errors import ServerError
+from pytest_specprobe.reading import Bounds, parse_json
 from pytest_specprobe.server.ownership import state_dir
 
 _POLL_S = 0.5
 _SAY_EVERY_S = 10.0
+_BOUNDS = Bounds(size=65536, depth=4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ def _await(descriptor: int, gpu: str, *, until_s: float, say: Callable[[str], No
 
 def _holder(descriptor: int) -> HeldBy:
     try:
-        found = json.loads(os.pread(descriptor, 65536, 0))
+        found = parse_json(os.pread(descriptor, _BOUNDS.size, 0), _BOUNDS)
         return HeldBy(int(found["pid"]), float(found["since"]), str(found["what"]))
     except (OSError, ValueError, KeyError, TypeError):
         # It has the lock and has not said who it is yet.

@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 from platformdirs import user_state_path
 
+from pytest_specprobe.reading import Bounds, Unreadable, read_json
 from pytest_specprobe.server.redaction import redact_command
 from pytest_specprobe.server.supervisor import Process, end_all, marked, read_process
 
@@ -28,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NVIDIA_SMI_PATIENCE_S = 20
+_RECORD_BOUNDS = Bounds(size=4 << 20, depth=8)
 _SCRATCH = "specprobe-"
 _DEEPEST = 48  # bytes; leaves room for the directory, a socket's name and SGLang's suffixes
 
@@ -286,10 +288,10 @@ def _holder(pid: int | None, what: str) -> Holder:
 
 def _read(path: Path) -> Owned | None:
     try:
-        found = json.loads(path.read_bytes())
+        found = read_json(path, _RECORD_BOUNDS)
         known = {field.name for field in fields(Owned)} & set(found)
         return Owned(**{name: _frozen(found[name]) for name in known})
-    except (OSError, ValueError, TypeError):
+    except (Unreadable, TypeError):
         return None
 
 

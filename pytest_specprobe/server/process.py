@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import os
 import select
 import subprocess
@@ -12,10 +13,14 @@ from pathlib import Path
 from typing import Self
 
 from pytest_specprobe.errors import BootError, ServerError
+from pytest_specprobe.reading import Bounds, Unreadable, parse_json
 from pytest_specprobe.server import supervisor
 from pytest_specprobe.server.supervisor import MARKER_VARIABLE, marked
 
+logger = logging.getLogger(__name__)
+
 GRACE_S = 10.0
+_EVENT_BOUNDS = Bounds(size=1 << 20, depth=4)
 _START_PATIENCE_S = 20.0
 # The supervisor's own escalation (grace, then SIGKILL), and a little for a loaded machine.
 _STOP_PATIENCE_S = GRACE_S + 40.0
@@ -161,8 +166,13 @@ class Supervised:
     def _hear(self, piece: bytes) -> None:
         self._heard += piece
         *lines, self._heard = self._heard.split(b"\n")
+        self._heard = self._heard[-_EVENT_BOUNDS.size :]
         for line in lines:
-            event = json.loads(line)
+            try:
+                event = parse_json(line, _EVENT_BOUNDS)
+            except Unreadable as error:
+                logger.warning("a message of the server's supervisor %s", error)
+                continue
             match event.pop("event"):
                 case "started":
                     self.pid, self.start_time = event["pid"], event["start_time"]

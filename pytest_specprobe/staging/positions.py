@@ -5,7 +5,7 @@ from the drafter's own config (``configs/model_config.py``, ``_derive_context_le
 derivation (``utils/hf_transformers/common.py``, ``get_context_length``) are followed here.
 """
 
-import json
+import copy
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -40,7 +40,7 @@ def patch_positions(config: Mapping[str, Any], *, target_positions: int) -> tupl
     a needless edit could only change its RoPE. Edits map a key (``text_config.`` before a nested one) to
     ``(old, new)``; old is None where the key was absent. RoPE itself is never edited.
     """
-    patched: dict[str, Any] = json.loads(json.dumps(config))
+    patched: dict[str, Any] = copy.deepcopy(dict(config))
     if context_length(config) >= target_positions:
         return patched, {}
     text = _text_config(patched)

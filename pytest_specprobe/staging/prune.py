@@ -4,7 +4,6 @@ Ours are only those that this tool made: a directory of the cache with a name it
 the files that are in it. Anything else is left as it is.
 """
 
-import json
 import re
 import shutil
 import time
@@ -14,7 +13,7 @@ from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
-from pytest_specprobe.staging.stage import MANIFEST
+from pytest_specprobe.staging.stage import MANIFEST, read_manifest
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+-[0-9a-f]{20}")
 _HALF_MADE = re.compile(r"\.([A-Za-z0-9_-]+-[0-9a-f]{20})\.[A-Za-z0-9_]+\.tmp")
@@ -81,7 +80,7 @@ class _Manifest(NamedTuple):
 
 def _manifest(path: Path) -> _Manifest | None:
     try:
-        found = json.loads((path / MANIFEST).read_bytes())
+        found = read_manifest(path)
         return _Manifest(Path(found["source"]), frozenset(found["files"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return None

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_specprobe.checkpoint.header import open_regular
+from pytest_specprobe.checkpoint.read import MAX_CONFIG_BYTES, MAX_INDEX_BYTES
 from pytest_specprobe.errors import CheckpointError
+from pytest_specprobe.reading import Bounds, Unreadable, parse_json, read_bytes
 
 CONFIG = "config.json"
 _INDEX = "model.safetensors.index.json"
@@ -50,7 +53,7 @@ def read_source(path: Path) -> Source:
     if not path.is_dir():
         raise _bad(f"no such checkpoint directory: {path}", "name a directory that holds config.json and safetensors")
     config_path = _resolve(path, CONFIG)
-    config_bytes = _read(config_path)
+    config_bytes = _read(config_path, limit=MAX_CONFIG_BYTES)
     config = _parse_object(config_bytes, CONFIG)
     names = [CONFIG, *_weights(path), *_auto_map_files(path, config)]
     names += [name for name in _SMALL_FILES if (path / name).exists()]
@@ -64,16 +67,13 @@ def read_source(path: Path) -> Source:
 
 def hash_file(path: Path) -> str:
     """Return the SHA-256 (hex) of a file's bytes."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise _bad(f"{path}: {error.strerror or error}", "make the checkpoint readable") from error
+    with open_regular(path, culprit="drafter-file") as (file, _):
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _weights(path: Path) -> list[str]:
     if (path / _INDEX).exists():
-        weight_map = _parse_object(_read(_resolve(path, _INDEX)), _INDEX).get("weight_map")
+        weight_map = _parse_object(_read(_resolve(path, _INDEX), limit=MAX_INDEX_BYTES), _INDEX).get("weight_map")
         if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
             raise _bad(f"{_INDEX} has no weight_map of file names", "download the checkpoint again")
         names = sorted(set(weight_map.values()))
@@ -118,18 +118,18 @@ def _resolve(path: Path, name: str) -> Path:
     return file
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, *, limit: int) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise _bad(f"{path}: {error.strerror or error}", "make the checkpoint readable") from error
+        return read_bytes(path, limit=limit)
+    except Unreadable as error:
+        raise _bad(f"{path} {error}", "make the checkpoint readable") from error
 
 
 def _parse_object(data: bytes, name: str) -> dict[str, Any]:
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise _bad(f"{name} is not JSON: {error}", "download the checkpoint again") from error
+        value = parse_json(data, Bounds(size=len(data)), numbers="any")
+    except Unreadable as error:
+        raise _bad(f"{name} {error}", "download the checkpoint again") from error
     if not isinstance(value, dict):
         raise _bad(f"{name} is not a JSON object", "download the checkpoint again")
     return value

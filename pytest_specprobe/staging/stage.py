@@ -29,6 +29,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from pytest_specprobe.errors import CheckpointError, StagingError
+from pytest_specprobe.reading import Bounds, read_bytes, read_json
 from pytest_specprobe.staging.blind import fc_ranges, is_zero, zero
 from pytest_specprobe.staging.positions import Edits, patch_positions
 from pytest_specprobe.staging.sources import CONFIG, Source, hash_file, read_source
@@ -36,6 +37,7 @@ from pytest_specprobe.staging.sources import CONFIG, Source, hash_file, read_sou
 logger = logging.getLogger(__name__)
 
 MANIFEST = "specprobe-staged.json"
+_MANIFEST_BOUNDS = Bounds(size=4 << 20)
 _LOCK_PATIENCE_S = 900.0
 _Private = dict[str, dict[str, tuple[int, int]]]  # file to copy and edit -> tensor -> bytes to zero
 
@@ -182,12 +184,12 @@ def _link(source: Path, staged: Path) -> None:
 def _intact(final: Path, checkpoint: Source, config_bytes: bytes, private: _Private) -> bool:
     """Tell whether a staged directory still is what its manifest says, and was made from this very source."""
     try:
-        manifest = json.loads((final / MANIFEST).read_bytes())
+        manifest = read_manifest(final)
         hashes = manifest["files"]
         same_source = manifest["source_digest"] == checkpoint.digest and set(hashes) == set(checkpoint.files)
         if not same_source or {f.name for f in final.iterdir()} != {*hashes, MANIFEST}:
             return False
-        if (final / CONFIG).is_symlink() or (final / CONFIG).read_bytes() != config_bytes:
+        if (final / CONFIG).is_symlink() or read_bytes(final / CONFIG, limit=len(config_bytes)) != config_bytes:
             return False
         return all(
             is_zero(final / name, private[name]) and hash_file(final / name) == hashes[name]
@@ -198,6 +200,14 @@ def _intact(final: Path, checkpoint: Source, config_bytes: bytes, private: _Priv
         )
     except (OSError, ValueError, KeyError, TypeError, CheckpointError):
         return False
+
+
+def read_manifest(folder: Path) -> Any:
+    """Return what the manifest of a staged directory says, whatever that is.
+
+    :raises Unreadable: if it cannot be read.
+    """
+    return read_json(folder / MANIFEST, _MANIFEST_BOUNDS, numbers="any")
 
 
 def _same(staged: Path, source: Path, expected: str) -> bool:

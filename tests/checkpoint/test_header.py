@@ -146,11 +146,11 @@ HOSTILE: dict[str, tuple[bytes, str, str]] = {
     "length beyond the file": (raw({}, length=500), "file.truncated", "500"),
     "not json": (raw(b"{nonsense}"), "file.bad-header", "not JSON"),
     "not an object": (raw(b"[1, 2]"), "file.bad-header", "'{'"),
-    "not utf-8": (raw(b'{"\xff\xfe": 1}'), "file.bad-header", "not JSON"),
+    "not utf-8": (raw(b'{"\xff\xfe": 1}'), "file.bad-header", "not UTF-8"),
     "deep": (raw(b'{"a":' + b"[" * 50_000 + b"]" * 50_000 + b"}"), "file.bad-header", "deep"),
     "deep objects": (raw(b'{"a":' * 40_000 + b"1" + b"}" * 40_000), "file.bad-header", "deep"),
     "too many": (raw(b'{"a":' + b"[" + b"[]," * 100_100 + b"[]]}"), "file.bad-header", "more than"),
-    "huge number": (raw(b'{"a":' + b"9" * 10_000 + b"}"), "file.bad-header", "not JSON"),
+    "huge number": (raw(b'{"a":' + b"9" * 10_000 + b"}"), "file.bad-header", "digits"),
     "NaN": (raw(b'{"a":{"dtype":"U8","shape":[NaN],"data_offsets":[0,1]}}', b"1"), "file.bad-header", "NaN"),
     "duplicate keys": (
         raw(

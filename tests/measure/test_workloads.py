@@ -90,7 +90,9 @@ def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
     assert len(caught.value.problems) == 2
 
 
-@pytest.mark.parametrize(("name", "words"), [("defualt", "'default'"), ("zzz", "known: "), ("no.jsonl", "No such")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("defualt", "'default'"), ("zzz", "known: "), ("no.jsonl", "does not exist")]
+)
 def test_an_unknown_workload(tmp_path: Path, name: str, words: str) -> None:
     with pytest.raises(ProfileError, match=words):
         load_workload(name, root=tmp_path)

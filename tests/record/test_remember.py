@@ -186,7 +186,7 @@ def test_a_past_that_cannot_be_asked_or_kept_is_no_pass(tmp_path: Path) -> None:
     (tmp_path / history.NAME).mkdir()
     unread = finish(tmp_path, 0, limit=0.05)
     assert unread["gate"] == "inconclusive"
-    assert "Is a directory" in unread["reasons"][-1]
+    assert "is a directory" in unread["reasons"][-1]
     (tmp_path / history.NAME).rmdir()
     (tmp_path / f"{history.NAME}.lock").mkdir()
     unkept = finish(tmp_path, 0, limit=0.05)

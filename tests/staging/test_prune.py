@@ -1,6 +1,5 @@
 """Staged directories that nobody needs go; everything else in the cache stays."""
 
-import json
 import os
 import shutil
 import time
@@ -11,6 +10,7 @@ from filelock import FileLock
 
 from pytest_specprobe.staging import Staged, stage
 from pytest_specprobe.staging.prune import prune
+from pytest_specprobe.staging.stage import read_manifest
 from tests.checkpoint import checkpoint_builder as build
 
 DAY_S = 86400.0
@@ -96,11 +96,12 @@ def test_no_cache_is_nothing_to_prune(tmp_path: Path) -> None:
 def test_a_directory_that_another_run_removes_meanwhile_is_no_error(
     staged: Staged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = json.loads
+    read = read_manifest
 
-    def and_it_is_gone(text: bytes) -> object:
+    def and_it_is_gone(folder: Path) -> object:
+        found = read(folder)
         shutil.rmtree(staged.path, ignore_errors=True)
-        return read(text)
+        return found
 
-    monkeypatch.setattr(json, "loads", and_it_is_gone)
+    monkeypatch.setattr("pytest_specprobe.staging.prune.read_manifest", and_it_is_gone)
     assert prune(staged.path.parent, now=time.time() + 15 * DAY_S) == ()

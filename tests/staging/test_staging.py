@@ -243,7 +243,7 @@ def _missing_shard(path: Path) -> None:
         (_missing_shard, r"gone\.safetensors is missing"),
         (lambda p: (p / "config.json").write_text("[]"), "not a JSON object"),
         (lambda p: (p / "config.json").write_text('{"max_position_embeddings": "x"}'), "not a positive integer"),
-        (lambda p: (p / "config.json").write_text("[" * 100_000), "not JSON"),
+        (lambda p: (p / "config.json").write_text("[" * 100_000), "nested too deeply"),
     ],
     ids=["absent", "escape", "link-out", "pickles", "fifo", "shard-gone", "list", "length", "deep"],
 )
