@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from pytest_specprobe.server.ownership import gpu_holders, gpu_memory_mib
+from pytest_specprobe.server.holders import gpu_holders, gpu_memory_mib
 
 _TAG = "SPECPROBE_GPU_KILL"
 _PATIENCE_S = 400.0

@@ -35,7 +35,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
     from pytest_specprobe.probe import doctor
     from pytest_specprobe.probe.device import gpus
-    from pytest_specprobe.server.ownership import gpu_holders
+    from pytest_specprobe.server.holders import gpu_holders
 
     python = None if arguments.python is None else arguments.python.expanduser().absolute()
     machine = doctor.look(

@@ -10,7 +10,8 @@ from pytest_specprobe.cli.parser import Verbs
 from pytest_specprobe.errors import printable
 
 if TYPE_CHECKING:
-    from pytest_specprobe.server.ownership import Holder, Owned
+    from pytest_specprobe.server.holders import Holder
+    from pytest_specprobe.server.ownership import Owned
 
 
 def add(verbs: Verbs) -> None:
@@ -26,10 +27,10 @@ def add(verbs: Verbs) -> None:
     reap = verbs.add_parser(
         "reap",
         help="end servers whose run is gone, and remove their staged files",
-        description="End every server of this user that was started by this tool and whose run is gone, known by pid "
-        "and start time or by its boot's random marker; remove staged directories that no run uses any more. A live "
-        "run's server is not a leftover. Others' processes are named, never touched. Exit 0, 1 if something would "
-        "not end.",
+        description="End every server of this user that was started by this tool and whose run is gone, known by a "
+        "record that no other user can have written and by its boot's random marker; remove staged directories that "
+        "no run uses any more. A live run's server is not a leftover. Others' processes are named, never touched. "
+        "Exit 0, 1 if something would not end.",
     )
     reap.add_argument("--json", action="store_true", help="print JSON")
     reap.set_defaults(run=_reap)
@@ -53,7 +54,7 @@ def _servers(arguments: argparse.Namespace) -> int:
 def _reap(arguments: argparse.Namespace) -> int:
     from platformdirs import user_cache_path
 
-    from pytest_specprobe.server import ownership
+    from pytest_specprobe.server import holders, ownership
     from pytest_specprobe.staging.prune import prune
 
     ended = ownership.reap()
@@ -61,7 +62,7 @@ def _reap(arguments: argparse.Namespace) -> int:
     in_use = {owned.drafter for owned in alive if owned.drafter}
     pruned = prune(user_cache_path("specprobe") / "staged", in_use=in_use)
     own = {process.pid for owned in alive for process in ownership.processes_of(owned)}
-    others = [holder for holder in ownership.gpu_holders() if holder.pid not in own]
+    others = [holder for holder in holders.gpu_holders() if holder.pid not in own]
     if arguments.json:
         document = {
             "schema": 1,

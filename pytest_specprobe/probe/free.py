@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_specprobe.profiles import Profile
-from pytest_specprobe.server import ownership
+from pytest_specprobe.server import holders, ownership
 from pytest_specprobe.server.gpus import visible_gpus
-from pytest_specprobe.server.ownership import Holder
+from pytest_specprobe.server.holders import Holder
 from pytest_specprobe.server.spec import values_of
 from pytest_specprobe.settings import Device
 from pytest_specprobe.staging.prune import prune
@@ -41,11 +41,11 @@ def _on_gpus(profile: Profile, device: Device) -> tuple[Holder, ...]:
     if device == "cpu" or "cuda" not in profile.target.devices:
         return ()
     visible = visible_gpus(os.environ)
-    return tuple(h for h in ownership.gpu_holders() if not visible or h.what.rpartition(" of ")[2] in visible)
+    return tuple(h for h in holders.gpu_holders() if not visible or h.what.rpartition(" of ")[2] in visible)
 
 
 def _on_ports(profile: Profile) -> Iterator[Holder]:
     for value in values_of(profile.target.server_args, *_PORT_FLAGS):
         port = value.rpartition(":")[2]
         if port.isdigit():
-            yield from ownership.port_holders(int(port))
+            yield from holders.port_holders(int(port))

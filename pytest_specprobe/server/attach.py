@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pytest_specprobe.server import ownership
+from pytest_specprobe.server import holders, ownership
 from pytest_specprobe.server.bootlog import tail
 from pytest_specprobe.server.client import Client, is_loopback
 from pytest_specprobe.server.closing import Closing
@@ -98,7 +98,7 @@ def _record(url: str) -> ownership.Owned | None:
     if parts.port is None or not is_loopback(parts.hostname or ""):
         # Elsewhere, or behind a proxy: whoever answers is not known to be what runs here.
         return None
-    listening = {holder.pid for holder in ownership.port_holders(parts.port)}
+    listening = {holder.pid for holder in holders.port_holders(parts.port)}
     for owned in ownership.servers():
         if owned.port == parts.port and listening and listening <= {p.pid for p in ownership.processes_of(owned)}:
             return owned

@@ -6,7 +6,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_specprobe.reading import Bounds, Unreadable, read_json
+from pytest_specprobe import private
+from pytest_specprobe.reading import Bounds, parse_json
 from pytest_specprobe.server.ownership import records_dir
 from pytest_specprobe.server.spec import ServerSpec
 
@@ -28,9 +29,7 @@ def remember(spec: ServerSpec, seconds: float) -> None:
     with contextlib.suppress(OSError):
         path = _path()
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(dict(list(times.items())[-_KEPT:])), encoding="utf-8")
-        temporary.replace(path)
+        private.write(path, json.dumps(dict(list(times.items())[-_KEPT:])).encode())
 
 
 def _key(spec: ServerSpec) -> str:
@@ -44,8 +43,8 @@ def _path() -> Path:
 
 
 def _read() -> dict[str, object]:
-    with contextlib.suppress(Unreadable):
-        value = read_json(_path(), _BOUNDS)
+    with contextlib.suppress(OSError, ValueError):
+        value = parse_json(private.read(_path(), limit=_BOUNDS.size), _BOUNDS)
         if isinstance(value, dict):
             return value
     return {}

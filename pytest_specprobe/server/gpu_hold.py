@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 
+from pytest_specprobe import private
 from pytest_specprobe.errors import ServerError
 from pytest_specprobe.reading import Bounds, parse_json
 from pytest_specprobe.server.ownership import state_dir
@@ -77,8 +78,8 @@ def _lock(gpu: str, *, what: str, until_s: float, say: Callable[[str], None]) ->
     path = state_dir() / "gpus" / re.sub(r"[^A-Za-z0-9-]", "_", gpu)
     descriptor = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        private.folder(path.parent)
+        descriptor = private.open_lock(path)
         _await(descriptor, gpu, until_s=until_s, say=say)
         note = json.dumps({"pid": os.getpid(), "since": time.time(), "what": what}).encode()
         os.ftruncate(descriptor, 0)
@@ -87,9 +88,9 @@ def _lock(gpu: str, *, what: str, until_s: float, say: Callable[[str], None]) ->
         if descriptor is not None:
             os.close(descriptor)
         raise ServerError(
-            f"GPU {gpu} cannot be taken through {path}: {error.strerror}",
+            f"GPU {gpu} cannot be taken through {path}: {error.filename or path} {error.strerror}",
             culprit="machine",
-            fix="make the state directory writable, or name another with SPECPROBE_STATE_DIR",
+            fix="make the state directory writable for you alone, or name another with SPECPROBE_STATE_DIR",
         ) from error
     except BaseException:
         if descriptor is not None:

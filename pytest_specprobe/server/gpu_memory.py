@@ -5,7 +5,7 @@ Invariant: memory of others is never waited for, be it another server of this pr
 
 from collections.abc import Iterable
 
-from pytest_specprobe.server import ownership
+from pytest_specprobe.server import holders
 
 _SLACK_MIB = 512
 
@@ -20,14 +20,14 @@ class GpuMemory:
 
     def __init__(self) -> None:
         """Note the level before the launch; without a driver everything below is empty."""
-        self._before = ownership.gpu_memory_mib()
+        self._before = holders.gpu_memory_mib()
         self._took: dict[str, int] = {}
         self._allowed = self._before
         self._pids: frozenset[int] = frozenset()
 
     def came_up(self) -> None:
         """Note what the server took; call it when it is ready."""
-        now = ownership.gpu_memory_mib()
+        now = holders.gpu_memory_mib()
         self._took = {uuid: now.get(uuid, before) - before for uuid, before in self._before.items()}
 
     def leaving(self, pids: Iterable[int]) -> None:
@@ -35,8 +35,8 @@ class GpuMemory:
         if not self._before:
             return
         ours = set(pids)
-        self._pids = frozenset(h.pid for h in ownership.gpu_holders() if h.pid is not None and h.pid in ours)
-        now = ownership.gpu_memory_mib()
+        self._pids = frozenset(h.pid for h in holders.gpu_holders() if h.pid is not None and h.pid in ours)
+        now = holders.gpu_memory_mib()
         self._allowed = {
             uuid: max(before, now.get(uuid, before) - self._took.get(uuid, 0))
             for uuid, before in self._before.items()
@@ -45,8 +45,8 @@ class GpuMemory:
     def held(self) -> str:
         """Say what has not come back yet; empty if all has."""
         if self._pids:
-            return "; ".join(str(holder) for holder in ownership.gpu_holders() if holder.pid in self._pids)
-        now = ownership.gpu_memory_mib() if self._before else {}
+            return "; ".join(str(holder) for holder in holders.gpu_holders() if holder.pid in self._pids)
+        now = holders.gpu_memory_mib() if self._before else {}
         return ", ".join(
             f"{uuid}: {now[uuid]} MiB, {allowed} expected"
             for uuid, allowed in self._allowed.items()

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pytest_specprobe.errors import ServerError
-from pytest_specprobe.server import ownership
+from pytest_specprobe.server import holders, ownership
 from pytest_specprobe.server.bootlog import tail
 from pytest_specprobe.server.client import Client
 from pytest_specprobe.server.closing import Closing
@@ -184,7 +184,7 @@ class OwnedServer(Closing):
         deadline = time.monotonic() + _MEMORY_PATIENCE_S
         while held := self._gpu_memory.held() if self._gpu_memory is not None else "":
             if time.monotonic() > deadline:
-                holders = "; ".join(map(str, ownership.gpu_holders())) or "no process is named"
-                logger.warning("GPU memory has not come back: %s (%s)", held, holders)
+                holding = "; ".join(map(str, holders.gpu_holders())) or "no process is named"
+                logger.warning("GPU memory has not come back: %s (%s)", held, holding)
                 return
             time.sleep(1.0)

@@ -1,36 +1,42 @@
 """What this tool started: a record per server in the user's state directory, so that leftovers can be ended later.
 
-A process is ours only by recorded identity: its pid *and* start time, or the random marker of its boot in its
-environment. A name or a port never makes it ours.
+A process is ours only if this user owns it and its environment carries the random marker of a recorded boot; the
+recorded one must have its pid *and* start time *and* marker. A name or a port never makes it ours.
+
+A record counts only if no other user can have written it, and if it is of the form that this tool gives it: whoever
+may write records says which processes are ended and which folder is removed.
 """
 
 import contextlib
 import json
 import logging
 import os
+import re
 import shutil
 import socket
-import subprocess
+import stat
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-import psutil
 from platformdirs import user_state_path
+from pydantic import TypeAdapter
 
-from pytest_specprobe.reading import Bounds, Unreadable, read_json
-from pytest_specprobe.server.redaction import redact_command
+from pytest_specprobe import private
+from pytest_specprobe.reading import Bounds, parse_json
 from pytest_specprobe.server.supervisor import Process, end_all, marked, read_process
 
 logger = logging.getLogger(__name__)
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_NVIDIA_SMI_PATIENCE_S = 20
 _RECORD_BOUNDS = Bounds(size=4 << 20, depth=8)
 _SCRATCH = "specprobe-"
+_TMP = Path("/tmp")  # noqa: S108 - names in it are random, and mkdir is exclusive
+_MARKER = re.compile(r"[0-9a-f]{32}")
+_LATEST = 1e11  # seconds after the epoch
+_EXITING = 0x4  # the kernel's PF_EXITING
 _DEEPEST = 48  # bytes; leaves room for the directory, a socket's name and SGLang's suffixes
 
 
@@ -71,21 +77,7 @@ class Owned:
         return _is(self.owner_pid, self.owner_start_time)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
-    """A process that holds a port or GPU memory; named in messages, never touched.
-
-    ``what`` says what it holds (``port 30000``, ``2048 MiB of GPU-...``). Command and user are "?" where this user
-    may not see them.
-    """
-
-    pid: int | None
-    command: str
-    user: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.what}: pid {self.pid or '?'} ({self.user}) {self.command}"
+_RECORD = TypeAdapter(Owned)
 
 
 def state_dir() -> Path:
@@ -105,7 +97,7 @@ def scratch_dir(marker: str) -> Path:
     A path of ``/tmp`` where the usual place is too deep for the name of a Unix socket (108 bytes).
     """
     usual = Path(tempfile.gettempdir())
-    parent = usual if len(str(usual)) <= _DEEPEST else Path("/tmp")  # noqa: S108 - the name is random, mkdir exclusive
+    parent = usual if len(str(usual)) <= _DEEPEST else _TMP
     return parent / f"{_SCRATCH}{marker[:16]}"
 
 
@@ -150,10 +142,8 @@ def record(
     )
     path = records_dir() / f"{marker}.json"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(asdict(owned)), encoding="utf-8")
-        temporary.replace(path)
+        private.folder(path.parent)
+        private.write(path, json.dumps(asdict(owned)).encode())
     except OSError as error:
         # Only a convenience for after a crash: the supervisor ends the server with or without it.
         logger.warning("could not record the server in %s: %s", path, error)
@@ -165,8 +155,9 @@ def forget(marker: str) -> None:
     """Remove the record of a server that is gone, and its temporary directory should that be left."""
     path = records_dir() / f"{marker}.json"
     owned = _read(path)
-    if owned is not None and Path(owned.scratch).name == scratch_dir(marker).name:
-        shutil.rmtree(owned.scratch, ignore_errors=True)
+    if owned is None:
+        return
+    _remove_scratch(Path(owned.scratch))
     with contextlib.suppress(OSError):
         path.unlink(missing_ok=True)
 
@@ -213,12 +204,15 @@ def reap(*, grace_s: float = 10.0) -> tuple[Reaped, ...]:
 
 
 def processes_of(owned: Owned) -> list[Process]:
-    """Return the living processes of a recorded server: the recorded one, and all that carry its marker."""
+    """Return the living processes of a recorded server: those of this user that carry its marker.
+
+    The recorded one counts without, once it is exiting: its environment went with its memory, and no signal harms it.
+    """
     found = {p.pid: p for p in marked(owned.marker)}
     server = read_process(owned.pid)
-    if server is not None and not server.zombie and server.start_time == owned.start_time:
+    if server is not None and not server.zombie and server.start_time == owned.start_time and _exiting(owned.pid):
         found[server.pid] = server
-    return list(found.values())
+    return [process for process in found.values() if _of_this_user(process.pid)]
 
 
 def variables_of(owned: Owned) -> tuple[str, ...]:
@@ -231,72 +225,46 @@ def variables_of(owned: Owned) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def port_holders(port: int) -> tuple[Holder, ...]:
-    """Return who listens on a local TCP port; the pid is None where this user may not see it."""
-    try:
-        listening = [c for c in psutil.net_connections(kind="tcp") if c.status == psutil.CONN_LISTEN]
-    except (psutil.Error, OSError):
-        return ()
-    return tuple(_holder(c.pid, f"port {port}") for c in listening if tuple(c.laddr)[1:] == (port,))
-
-
-def gpu_holders() -> tuple[Holder, ...]:
-    """Return who holds GPU memory, by nvidia-smi; empty where there is none or it does not answer."""
-    rows = _nvidia_smi("--query-compute-apps=pid,used_memory,gpu_uuid")
-    apps = [row for row in rows if len(row) == 3 and row[0].isdigit()]
-    return tuple(_holder(int(pid), f"{memory} MiB of {gpu}") for pid, memory, gpu in apps)
-
-
-def gpu_memory_mib() -> dict[str, int]:
-    """Return the memory in use per GPU (uuid -> MiB), by nvidia-smi; empty where there is none."""
-    rows = _nvidia_smi("--query-gpu=uuid,memory.used")
-    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
-
-
-def gpu_indices() -> dict[int, str]:
-    """Return the uuid of each GPU by the driver's index, by nvidia-smi; empty where there is none."""
-    rows = _nvidia_smi("--query-gpu=index,uuid")
-    return {int(row[0]): row[1] for row in rows if len(row) == 2 and row[0].isdigit()}
-
-
-def _nvidia_smi(query: str) -> list[list[str]]:
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return []
-    try:
-        answer = subprocess.run(
-            [program, query, "--format=csv,noheader,nounits"],
-            capture_output=True,
-            text=True,
-            timeout=_NVIDIA_SMI_PATIENCE_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return [[cell.strip() for cell in line.split(",")] for line in answer.stdout.splitlines() if line.strip()]
-
-
-def _holder(pid: int | None, what: str) -> Holder:
-    command, user = "?", "?"
-    if pid is not None:
-        with contextlib.suppress(psutil.Error, OSError):
-            process = psutil.Process(pid)
-            user = process.username()
-            command = " ".join(redact_command(process.cmdline()))[:200] or process.name()
-    return Holder(pid=pid, command=command, user=user, what=what)
-
-
 def _read(path: Path) -> Owned | None:
+    """Return what a record says; None unless it counts."""
     try:
-        found = read_json(path, _RECORD_BOUNDS)
-        known = {field.name for field in fields(Owned)} & set(found)
-        return Owned(**{name: _frozen(found[name]) for name in known})
-    except (Unreadable, TypeError):
+        private.require_folder(path.parent)
+        data = private.read(path, limit=_RECORD_BOUNDS.size)
+        parse_json(data, _RECORD_BOUNDS)
+        owned = _RECORD.validate_json(data, strict=True)
+    except (OSError, ValueError):
         return None
+    scratch = Path(owned.scratch)
+    of_its_marker = (
+        scratch.name == scratch_dir(owned.marker).name and scratch.is_absolute() and ".." not in scratch.parts
+    )
+    known = _MARKER.fullmatch(owned.marker) and owned.marker == path.stem and 0 <= owned.created < _LATEST
+    return owned if known and of_its_marker else None
 
 
-def _frozen(value: object) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _remove_scratch(path: Path) -> None:
+    """Remove a boot's temporary directory, if it is where this tool makes them and as it makes them."""
+    if path.parent not in {Path(tempfile.gettempdir()), _TMP}:
+        return
+    with contextlib.suppress(OSError):
+        status = path.lstat()
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and status.st_mode & 0o777 == 0o700:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _exiting(pid: int) -> bool:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return False
+    return bool(int(fields[6]) & _EXITING)
+
+
+def _of_this_user(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def _is(pid: int, start_time: int) -> bool:

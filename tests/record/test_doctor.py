@@ -10,7 +10,7 @@ import pytest
 from pytest_specprobe.cli import main
 from pytest_specprobe.probe.device import Gpu
 from pytest_specprobe.probe.doctor import Machine, examine, look, runs
-from pytest_specprobe.server.ownership import Holder
+from pytest_specprobe.server.holders import Holder
 
 GPU = Gpu("NVIDIA B200", 183_000, "580.1")
 HOLDER = Holder(pid=7, command="train", user="eve", what="80 GiB of GPU 0")

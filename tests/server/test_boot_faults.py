@@ -14,7 +14,7 @@ import pytest
 
 from pytest_specprobe.errors import BootError, PortTaken, ServerError
 from pytest_specprobe.server import boot as boot_module
-from pytest_specprobe.server import boot_times, ownership, supervisor
+from pytest_specprobe.server import boot_times, holders, ownership, supervisor
 from pytest_specprobe.server.boot import BootProgress, boot
 from pytest_specprobe.server.process import Supervised
 from pytest_specprobe.server.spec import ServerSpec
@@ -117,7 +117,7 @@ def test_a_port_that_others_take_is_tried_anew_and_then_named(
         assert len(asked) == 3
         assert caught.value.culprit == "machine"
         assert os.strerror(errno.EADDRINUSE).lower() in caught.value.detail.lower()
-        assert [h.pid for h in ownership.port_holders(port)] == [os.getpid()]
+        assert [h.pid for h in holders.port_holders(port)] == [os.getpid()]
 
 
 def test_a_strangers_server_on_our_port_is_not_taken_for_ours(fake_spec: MakeSpec, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_specprobe.server import owned, ownership
+from pytest_specprobe.server import holders, owned
 from pytest_specprobe.server.boot import BootProgress, boot
 from pytest_specprobe.server.spec import ServerSpec
 
@@ -45,7 +45,7 @@ def grows_to(used: Path, mib: int) -> Callable[[BootProgress], None]:
 
 
 def test_holders_are_named_with_memory_and_user(nvidia_smi: Path) -> None:
-    ours, gone = ownership.gpu_holders()
+    ours, gone = holders.gpu_holders()
     assert (ours.pid, ours.what) == (os.getpid(), "2048 MiB of GPU-1")
     assert ours.command != "?"
     assert (gone.command, gone.user) == ("?", "?")
@@ -54,14 +54,14 @@ def test_holders_are_named_with_memory_and_user(nvidia_smi: Path) -> None:
 
 def test_without_nvidia_smi_there_is_nothing_to_say(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert ownership.gpu_holders() == ()
-    assert ownership.gpu_memory_mib() == {}
+    assert holders.gpu_holders() == ()
+    assert holders.gpu_memory_mib() == {}
 
 
 def test_a_broken_nvidia_smi_is_not_our_end(nvidia_smi: Path) -> None:
     (nvidia_smi / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho NVIDIA-SMI has failed\nexit 9\n")
-    assert ownership.gpu_memory_mib() == {}
-    assert ownership.gpu_holders() == ()
+    assert holders.gpu_memory_mib() == {}
+    assert holders.gpu_holders() == ()
 
 
 def test_the_end_waits_for_the_memory_and_warns_if_it_does_not_come_back(

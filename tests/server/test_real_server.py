@@ -12,7 +12,7 @@ import pytest
 
 from pytest_specprobe.errors import ServerError
 from pytest_specprobe.measure.records import Prompt
-from pytest_specprobe.server import ownership
+from pytest_specprobe.server import holders, ownership
 from pytest_specprobe.server.attach import attach
 from pytest_specprobe.server.info import differences
 from pytest_specprobe.server.proof import prove
@@ -33,8 +33,8 @@ def test_it_listens_on_loopback_only_and_insists_on_the_key(booted: Any) -> None
     url = booted.server.url
     assert url.startswith("http://127.0.0.1:")
     assert httpx.get(f"{url}/server_info", timeout=30).status_code == 401
-    holders = ownership.port_holders(int(url.rpartition(":")[2]))
-    assert [h.pid for h in holders] == [booted.server.pid]
+    answering = holders.port_holders(int(url.rpartition(":")[2]))
+    assert [h.pid for h in answering] == [booted.server.pid]
     # Not only the HTTP port: torch's store, gloo and what else its processes open.
     server = psutil.Process(booted.server.pid)
     sockets = [c for p in (server, *server.children(recursive=True)) for c in p.net_connections(kind="inet")]
