@@ -28,7 +28,7 @@ def test_beside_sglangs_own_benchmark(tmp_path: Path, monkeypatch: pytest.Monkey
     )
     log, figures = tmp_path / "server.log", tmp_path / "figures.json"
     with boot(spec, log_path=log, timeout_s=300) as server:
-        monkeypatch.setenv(API_KEY_VARIABLE, server.api_key)
+        monkeypatch.setenv(API_KEY_VARIABLE, server.api_key.reveal())
         code = main([
             *("--server", server.url, "--log", str(log), "--workload", "mini", "--prompts", "12"),
             *("--new-tokens", "96", "--pairs", "3", "--json", str(figures)),

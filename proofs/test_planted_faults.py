@@ -75,7 +75,7 @@ def lossy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnedServer]:
 @pytest.fixture
 def running(lossy: OwnedServer) -> OwnedServer:
     """The same server, in order."""
-    set_threshold(lossy.url, lossy.api_key, 1.0)
+    set_threshold(lossy.url, lossy.api_key.reveal(), 1.0)
     return lossy
 
 
@@ -93,7 +93,7 @@ def set_threshold(url: str, key: str, value: float) -> None:
 def as_a_stranger(server: OwnedServer) -> Iterator[None]:
     """Hold the key of a server, but no record that it is ours; afterwards it still runs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(API_KEY_VARIABLE, server.api_key)
+        patch.setenv(API_KEY_VARIABLE, server.api_key.reveal())
         patch.setenv("SPECPROBE_STATE_DIR", f"{server.log_path}.stranger")
         yield
     assert server.alive()
@@ -143,7 +143,7 @@ def ends(
 
 
 def test_a_lossy_threshold(lossy: OwnedServer, tmp_path: Path) -> None:
-    set_threshold(lossy.url, lossy.api_key, 0.5)  # as booted, should another row have come before
+    set_threshold(lossy.url, lossy.api_key.reveal(), 0.5)  # as booted, should another row have come before
     with attached(lossy) as options:
         job = run_job(tmp_path, "--specprobe-drafter=scratch_k25_mini", *options, *ACCEPTANCE)
     ends(
@@ -177,7 +177,7 @@ def through(server: OwnedServer, edit: Edit, tmp_path: Path, *more: str) -> Job:
 def test_thresholds_changed_during_the_run(running: OwnedServer, tmp_path: Path) -> None:
     def edit(number: int, body: Body) -> Body:
         if number == 8:
-            set_threshold(running.url, running.api_key, 0.9)
+            set_threshold(running.url, running.api_key.reveal(), 0.9)
         return body
 
     job = through(running, edit, tmp_path)
@@ -236,7 +236,7 @@ def test_a_second_client(running: OwnedServer, tmp_path: Path) -> None:
 
     def hammer() -> None:
         body = {"input_ids": [256, 258, *range(97, 120)], "sampling_params": {"max_new_tokens": 8, "temperature": 0}}
-        headers = {"Authorization": f"Bearer {running.api_key}"}
+        headers = {"Authorization": f"Bearer {running.api_key.reveal()}"}
         with httpx.Client(base_url=running.url, headers=headers, timeout=120) as client:
             while not stop.wait(0.2):
                 client.post("/generate", json=body)

@@ -11,7 +11,7 @@ import pytest_specprobe
 PACKAGE = Path(pytest_specprobe.__file__).parent
 LAYERS = (
     {"__init__"},
-    {"errors", "private", "urls", "reading"},
+    {"errors", "private", "urls", "reading", "secret"},
     {"findings"},
     {"profiles"},
     {"settings"},

@@ -56,14 +56,15 @@ def _serve(arguments: argparse.Namespace) -> int:
     from pytest_specprobe.probe.serving import serving
     from pytest_specprobe.profiles import load_profiles
     from pytest_specprobe.record import exit as exits
+    from pytest_specprobe.secret import Secret, Variables
     from pytest_specprobe.server.attach import API_KEY_VARIABLE
 
     if arguments.boot_timeout is not None and not arguments.boot_timeout > 0:
         raise ProfileError(("--boot-timeout is not a positive number",), fix="give seconds, such as 1800")
     settings = _settings(arguments)
     profile = named_profiles(load_profiles(settings.root, extra=settings.profiles), settings)[arguments.drafter]
-    api_key = os.environ.get(API_KEY_VARIABLE) or None
-    if api_key is not None and not _KEY.fullmatch(api_key):
+    api_key = Secret.variable(API_KEY_VARIABLE, Variables(os.environ))
+    if api_key is not None and not _KEY.fullmatch(api_key.reveal()):
         raise ProfileError(
             (f"{API_KEY_VARIABLE} is no key for a server: 16 to 512 letters, digits and ._~+/=-",),
             fix=f"unset {API_KEY_VARIABLE}, and a random key is made",

@@ -12,6 +12,7 @@ from pytest_specprobe.probe.logs import RunLogs
 from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.preflight import Place
 from pytest_specprobe.profiles import Profile, Speculation
+from pytest_specprobe.secret import Secret, Variables
 from pytest_specprobe.server import memory
 from pytest_specprobe.server.boot import BootProgress, Server, boot
 from pytest_specprobe.server.closing import close_all
@@ -54,7 +55,7 @@ class Booter:
     logs: RunLogs
     phases: PhaseLog
     hold: GpuHold
-    api_key: str | None = None
+    api_key: Secret | None = None
 
     def spec(
         self, drafter: Path | None, *, setting: Speculation | None = None, candidates: tuple[int, ...] = ()
@@ -105,7 +106,7 @@ class Booter:
             )
 
     def _take_gpus(self, spec: ServerSpec) -> None:
-        gpus = gpus_of(spec, os.environ | dict(spec.env))
+        gpus = gpus_of(spec, Variables(os.environ) | dict(spec.env))
         if not self.hold.held(gpus):
             with self.phases.phase("free", f"take {len(gpus)} GPU(s) for this run") as say:
                 self.hold.take(gpus, what=self.profile.name, patience_s=self.timeout_s, say=say)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_specprobe.profiles import Profile
+from pytest_specprobe.secret import Variables
 from pytest_specprobe.server import holders, ownership
 from pytest_specprobe.server.gpus import visible_gpus
 from pytest_specprobe.server.holders import Holder
@@ -40,7 +41,7 @@ def clear(profile: Profile, *, device: Device, cache: Path) -> Iterator[str]:
 def _on_gpus(profile: Profile, device: Device) -> tuple[Holder, ...]:
     if device == "cpu" or "cuda" not in profile.target.devices:
         return ()
-    visible = visible_gpus(os.environ)
+    visible = visible_gpus(Variables(os.environ))
     return tuple(h for h in holders.gpu_holders() if not visible or h.what.rpartition(" of ")[2] in visible)
 
 

@@ -36,6 +36,7 @@ from pytest_specprobe.probe.sweep import SweepPlan, SweepRun
 from pytest_specprobe.probe.timing import Timing
 from pytest_specprobe.probe.watch import Watch
 from pytest_specprobe.profiles import Profile, Speculation
+from pytest_specprobe.secret import Secret
 from pytest_specprobe.server.boot import Server
 from pytest_specprobe.server.gpu_hold import GpuHold
 from pytest_specprobe.server.info import ServerInfo
@@ -62,7 +63,7 @@ class Shared:
     cache: Path
     logs: RunLogs
     hold: GpuHold = field(default_factory=GpuHold)
-    api_key: str | None = None
+    api_key: Secret | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from pytest_specprobe.probe.proofs import Proofs
 from pytest_specprobe.probe.relay import Relay, Runner
 from pytest_specprobe.probe.watch import Watch
 from pytest_specprobe.profiles import Profile, Speculation
+from pytest_specprobe.secret import Secret
 from pytest_specprobe.server.attach import AttachedServer, attach
 from pytest_specprobe.server.boot import Server
 from pytest_specprobe.server.closing import close_all
@@ -45,7 +46,7 @@ class ProbeServers:
         baselines: BaselinePool,
         hold: GpuHold,
         logs: RunLogs,
-        api_key: str | None,
+        api_key: Secret | None,
         phases: PhaseLog,
         once: Once,
     ) -> None:

@@ -1,6 +1,5 @@
 """A proved drafter server, and if asked the same target's plain one, held so that many probes share the boots."""
 
-import secrets
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from pytest_specprobe.probe.logs import RunLogs
 from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.run import ProbeRun, Shared
 from pytest_specprobe.profiles import Profile
+from pytest_specprobe.secret import Secret
 from pytest_specprobe.server.attach import API_KEY_VARIABLE
 from pytest_specprobe.server.boot import Server
 from pytest_specprobe.server.closing import close_all
@@ -70,7 +70,7 @@ class Serving:
 
 @contextmanager
 def serving(
-    profile: Profile, *, settings: Settings, baseline: bool, api_key: str | None, say: Callable[[str], None]
+    profile: Profile, *, settings: Settings, baseline: bool, api_key: Secret | None, say: Callable[[str], None]
 ) -> Iterator[Serving]:
     """Stage, patch, boot and prove; leaving the block ends the servers, however it is left.
 
@@ -88,7 +88,7 @@ def serving(
         cache=user_cache_path("specprobe") / "staged",
         logs=logs,
         hold=hold,
-        api_key=api_key or secrets.token_hex(24),
+        api_key=api_key or Secret.random(),
     )
     run = ProbeRun(profile, shared, PhaseLog(profile.name, say=say))
     try:

@@ -21,6 +21,7 @@ from pytest_specprobe.profiles import Profile, load_profiles
 from pytest_specprobe.record import report
 from pytest_specprobe.record.markdown import to_step_summary
 from pytest_specprobe.record.remember import Past, look_back, remember
+from pytest_specprobe.secret import Variables
 from pytest_specprobe.server.closing import close_all
 from pytest_specprobe.server.gpu_hold import GpuHold
 from pytest_specprobe.settings import Settings
@@ -111,7 +112,7 @@ class ProbeSession:
             self._report,
             folder=self.settings.report,
             limits={name: self._limit(name) for name in self._profiles},
-            environ=os.environ,
+            environ=Variables(os.environ),
         )
         try:
             self._report["path"] = str(report.write(self._report, folder=self.settings.report))
@@ -122,7 +123,7 @@ class ProbeSession:
                 fix="give the disk room and the folder write permission, or name another with --specprobe-report",
             )
             self.problems.append(unwritten)
-        to_step_summary(self._report, environ=os.environ)
+        to_step_summary(self._report, environ=Variables(os.environ))
         return {item["name"]: item for item in self._report["drafters"]}
 
     def past(self, name: str) -> Past:

@@ -17,6 +17,7 @@ from pytest_specprobe.record import baselines
 from pytest_specprobe.record.key import Key, hardware
 from pytest_specprobe.record.report import machine
 from pytest_specprobe.record.text import interval, seconds
+from pytest_specprobe.secret import Variables
 from pytest_specprobe.server.spec import ServerSpec, values_of
 
 logger = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ class Question:
             max_new_tokens=self.max_new_tokens,
             concurrency=self.concurrency,
             rendering=text_digest(Path(spec.model), others=[Path(place) for place in told]),
-            environ=os.environ,
+            environ=Variables(os.environ),
         )
 
 

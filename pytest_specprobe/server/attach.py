@@ -8,11 +8,12 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from pytest_specprobe.secret import Secret, Variables
 from pytest_specprobe.server import holders, ownership
 from pytest_specprobe.server.bootlog import tail
 from pytest_specprobe.server.client import Client, is_loopback
 from pytest_specprobe.server.closing import Closing
-from pytest_specprobe.server.owned import read_log
+from pytest_specprobe.server.log_file import read_log
 
 API_KEY_VARIABLE = "SPECPROBE_API_KEY"
 
@@ -27,7 +28,9 @@ class AttachedServer(Closing):
 
     owned = False
 
-    def __init__(self, client: Client, *, record: ownership.Owned | None = None, api_key: str | None = None) -> None:
+    def __init__(
+        self, client: Client, *, record: ownership.Owned | None = None, api_key: Secret | None = None
+    ) -> None:
         self.client = client
         self.url = client.url
         self.vouched = record is not None
@@ -75,14 +78,14 @@ class AttachedServer(Closing):
         self.client.close()
 
 
-def attach(url: str, *, api_key: str | None = None) -> AttachedServer:
+def attach(url: str, *, api_key: Secret | None = None) -> AttachedServer:
     """Return a server that is already running, once it has told what it is.
 
     :param api_key: bearer key; None reads ``SPECPROBE_API_KEY`` from the environment.
     :raises ServerError: if it cannot be reached, or refuses the key.
     :raises MeasurementError: if it is no SGLang server.
     """
-    key = api_key or os.environ.get(API_KEY_VARIABLE)
+    key = api_key or Secret.variable(API_KEY_VARIABLE, Variables(os.environ))
     client = Client(url, api_key=key)
     try:
         client.server_info()

@@ -14,6 +14,7 @@ import httpx
 
 from pytest_specprobe.engines import cpu, steps
 from pytest_specprobe.errors import BootError, Culprit, PortTaken, ServerError
+from pytest_specprobe.secret import Secret, Variables
 from pytest_specprobe.server import boot_times, ownership
 from pytest_specprobe.server.bootlog import Phase, advance, tail
 from pytest_specprobe.server.client import Client
@@ -105,7 +106,7 @@ def boot(
     timeout_s: float,
     progress: Callable[[BootProgress], None] = lambda _: None,
     label: str = "",
-    api_key: str | None = None,
+    api_key: Secret | None = None,
     stall_patience_s: float = _STALL_PATIENCE_S,
     again: OwnedServer | None = None,
 ) -> OwnedServer:
@@ -123,7 +124,7 @@ def boot(
     """
     started_s = time.monotonic()
     for _ in range(_PORT_ATTEMPTS):
-        key = api_key or secrets.token_hex(24)
+        key = api_key or Secret.random()
         server = _launch(spec, log_path=log_path, label=label, key=key, again=again)
         try:
             watch = _Watch(server, spec, started_s=started_s, timeout_s=timeout_s, stall_patience_s=stall_patience_s)
@@ -146,10 +147,10 @@ class _PortLost(BootError):
     """Another process took the port between our choosing it and the server's binding it."""
 
 
-def _launch(spec: ServerSpec, *, log_path: Path, label: str, key: str, again: OwnedServer | None) -> OwnedServer:
+def _launch(spec: ServerSpec, *, log_path: Path, label: str, key: Secret, again: OwnedServer | None) -> OwnedServer:
     port = int(again.url.rpartition(":")[2]) if again else _free_port()
     key = again.api_key if again else key
-    env, scrubbed = environment(spec, os.environ)
+    env, scrubbed = environment(spec, Variables(os.environ))
     speed = speed_variables(env)
     words = command(spec, host=LOOPBACK, port=port)
     if spec.candidates:
@@ -162,10 +163,10 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str, key: str, again: Ow
     supervised = Supervised.start(
         (*words, "--config", str(scratch / _CONFIG)),
         # SGLang leaves its sockets behind wherever temporary files go.
-        env={**env, "TMPDIR": str(scratch)},
+        env=env | {"TMPDIR": str(scratch)},
         log_path=log_path,
         marker=marker,
-        scratch=(scratch, _CONFIG, f'api-key: "{key}"\n'),
+        scratch=(scratch, _CONFIG, Secret(f'api-key: "{key.reveal()}"\n')),
     )
     try:
         ownership.record(

@@ -3,6 +3,7 @@
 import contextlib
 import ipaddress
 import logging
+import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from pytest_specprobe.errors import MeasurementError, ServerError
 from pytest_specprobe.measure.losslessness import Best
 from pytest_specprobe.measure.records import Generation, Prompt
 from pytest_specprobe.reading import Bounds, Unreadable, parse_json
+from pytest_specprobe.secret import Secret
 from pytest_specprobe.server.closing import Closing
 from pytest_specprobe.server.deadline import deadline, transport
 from pytest_specprobe.server.generation import Arrivals, best_of, gaps_of
@@ -43,20 +45,22 @@ class Client(Closing):
     """
 
     def __init__(
-        self, url: str, *, api_key: str | None = None, request_timeout_s: float = 600.0, silence_s: float = 120.0
+        self, url: str, *, api_key: Secret | None = None, request_timeout_s: float = 600.0, silence_s: float = 120.0
     ) -> None:
-        self.url = _checked(url, with_key=api_key is not None)
+        self.url = _checked(url, api_key)
         self._secrets = (api_key,) if api_key else ()
         self._request_timeout_s = request_timeout_s
         self._silence_s = silence_s
+        # What httpx shows and logs as the key; the socket gets the key itself.
+        placeholder = secrets.token_hex(16)
         self._http = httpx.Client(
             base_url=self.url,
             # Raw bytes only: a compressed answer could unfold beyond any bound.
-            headers={"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
+            headers={"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {placeholder}"} if api_key else {}),
             timeout=httpx.Timeout(_PLAIN_S, connect=_CONNECT_S),
             follow_redirects=False,
             trust_env=False,
-            transport=transport(),
+            transport=transport(api_key, placeholder=placeholder),
         )
 
     def __repr__(self) -> str:
@@ -323,17 +327,22 @@ class Client(Closing):
         return answer if isinstance(answer, dict) else {}
 
     def _shown(self, body: bytes) -> str:
-        text = body[:300].decode("utf-8", errors="replace")
-        return redact_text("".join(c if c.isprintable() else " " for c in text), secrets=self._secrets).strip()
+        # A key that the cut goes through has its beginning at the very edge, where it is hidden as well.
+        text = redact_text(body[:4096].decode("utf-8", errors="replace"), secrets=self._secrets)
+        return "".join(c if c.isprintable() else " " for c in text[:300]).strip()
 
 
-def _checked(url: str, *, with_key: bool) -> str:
+def _checked(url: str, key: Secret | None) -> str:
     url = url if "//" in url else f"http://{url}"
     problem = url_problem(url)
     if problem:
         raise ServerError(problem, culprit="harness", fix="name the server as http://HOST:PORT")
+    if key is not None and not (key.reveal().isascii() and key.reveal().isprintable()):
+        # It goes to the socket past httpx, which would have refused a line end.
+        what = "the API key has a character that no HTTP header may hold"
+        raise ServerError(what, culprit="harness", fix="set SPECPROBE_API_KEY to the key alone, without a line end")
     parts = urlsplit(url)
-    if with_key and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+    if key is not None and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         logger.warning("the API key goes to %s unencrypted; https would protect it", parts.hostname)
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 

@@ -2,6 +2,9 @@
 
 HTTP clients bound each read; a server that drips a byte at a time, or header after header, then never ends. Here
 every read of the socket gets what is left of the exchange's deadline and no more.
+
+The key of a server is put in here too, at the socket: what is above (httpx, httpcore, h11) keeps its headers in local
+variables and sees a placeholder.
 """
 
 import contextlib
@@ -13,6 +16,8 @@ from typing import Any
 
 import httpcore
 import httpx
+
+from pytest_specprobe.secret import Secret
 
 _local = threading.local()
 
@@ -27,15 +32,18 @@ def deadline(seconds: float) -> Iterator[None]:
         _local.until = None
 
 
-def transport() -> httpx.HTTPTransport:
-    """Return an httpx transport whose reads obey ``deadline``; it uses no proxy and retries nothing."""
+def transport(key: Secret | None = None, *, placeholder: str = "") -> httpx.HTTPTransport:
+    """Return an httpx transport whose reads obey ``deadline``; it uses no proxy and retries nothing.
+
+    :param key: what goes onto the wire where a request has ``placeholder``, a text that is in no request by chance.
+    """
     made = httpx.HTTPTransport(trust_env=False)
     pool = httpcore.ConnectionPool(
         ssl_context=httpx.create_ssl_context(trust_env=False),
         max_connections=None,
         # A kept connection may be closed by the server as the next request goes out, which would fail a pass.
         max_keepalive_connections=0,
-        network_backend=_Backend(),
+        network_backend=_Backend(key, placeholder.encode()),
     )
     # httpx offers no public way to hand its transport a network backend, httpcore does.
     made._pool = pool  # noqa: SLF001 - httpx takes no pool from outside
@@ -43,13 +51,19 @@ def transport() -> httpx.HTTPTransport:
 
 
 class _Backend(httpcore.SyncBackend):
+    def __init__(self, key: Secret | None, placeholder: bytes) -> None:
+        self._key = key
+        self._placeholder = placeholder
+
     def connect_tcp(self, *args: Any, **kwargs: Any) -> httpcore.NetworkStream:
-        return _Stream(super().connect_tcp(*args, **kwargs))
+        return _Stream(super().connect_tcp(*args, **kwargs), self._key, self._placeholder)
 
 
 class _Stream(httpcore.NetworkStream):
-    def __init__(self, inner: httpcore.NetworkStream) -> None:
+    def __init__(self, inner: httpcore.NetworkStream, key: Secret | None, placeholder: bytes) -> None:
         self._inner = inner
+        self._key = key
+        self._placeholder = placeholder
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         until: float | None = getattr(_local, "until", None)
@@ -61,7 +75,19 @@ class _Stream(httpcore.NetworkStream):
         return self._inner.read(max_bytes, timeout)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._inner.write(buffer, timeout)
+        if self._key is None or self._placeholder not in buffer:
+            self._inner.write(buffer, timeout)
+            return
+        socket = self._inner.get_extra_info("socket")
+        try:
+            socket.settimeout(timeout)
+            socket.sendall(buffer.replace(self._placeholder, self._key.reveal().encode()))
+        except OSError as error:
+            late, what = isinstance(error, TimeoutError), str(error)
+        else:
+            return
+        # Out here it has no cause: the frames of TLS hold what was to be sent.
+        raise httpcore.WriteTimeout(what) if late else httpcore.WriteError(what)
 
     def close(self) -> None:
         self._inner.close()
@@ -69,7 +95,8 @@ class _Stream(httpcore.NetworkStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        return _Stream(self._inner.start_tls(ssl_context, server_hostname, timeout))
+        inner = self._inner.start_tls(ssl_context, server_hostname, timeout)
+        return _Stream(inner, self._key, self._placeholder)
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)

@@ -1,38 +1,25 @@
 """A server that we booted: what it is, whether it lives, and how it ends."""
 
-import contextlib
 import logging
 import os
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from pytest_specprobe.errors import ServerError
+from pytest_specprobe.secret import Secret
 from pytest_specprobe.server import holders, ownership
 from pytest_specprobe.server.bootlog import tail
 from pytest_specprobe.server.client import Client
 from pytest_specprobe.server.closing import Closing
 from pytest_specprobe.server.gpu_memory import GpuMemory
+from pytest_specprobe.server.log_file import blot, read_log
 from pytest_specprobe.server.process import Supervised
-from pytest_specprobe.server.redaction import redact_text
 from pytest_specprobe.server.supervisor import marked
 
 logger = logging.getLogger(__name__)
 
-_LOG_LIMIT = 64 << 20  # bytes of a log that are looked at, from its end
 _MEMORY_PATIENCE_S = 60.0
-
-
-def read_log(path: Path, *, secrets: tuple[str, ...] = (), start: int = 0) -> str:
-    """Return a log's text from byte ``start`` on (its last 64 MiB), redacted; empty if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(start, size - _LOG_LIMIT))
-            return redact_text(file.read(_LOG_LIMIT).decode("utf-8", errors="replace"), secrets=secrets)
-    except OSError:
-        return ""
 
 
 class OwnedServer(Closing):
@@ -52,7 +39,7 @@ class OwnedServer(Closing):
         log_path: Path,
         scratch: Path,
         device: str,
-        api_key: str,
+        api_key: Secret,
         gpu_memory: GpuMemory | None,
     ) -> None:
         self.client = client
@@ -106,7 +93,7 @@ class OwnedServer(Closing):
         path = self._scratch / "api-key"
         try:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                file.write(self.api_key + "\n")
+                file.write(self.api_key.reveal() + "\n")
         except OSError as error:
             raise ServerError(
                 f"the server's key cannot be written to {path}: {error.strerror}",
@@ -151,7 +138,7 @@ class OwnedServer(Closing):
             self._supervised.stop()
         finally:
             # a process that would not end is no reason to leave the key in the log
-            self._redact_log()
+            blot(self._log_path, self.api_key)
         self._stopped = True
         ownership.forget(self._supervised.marker)
         self._await_memory()
@@ -163,21 +150,6 @@ class OwnedServer(Closing):
         self.pid, self.boot_s = supervised.pid, None
         self.log_path = self._log_path = log_path
         self._gpu_memory = gpu_memory
-
-    def _redact_log(self) -> None:
-        """Take the key out of the log on disk: older SGLang prints all its arguments."""
-        with contextlib.suppress(OSError):
-            data = self._log_path.read_bytes()
-            if self.api_key.encode() not in data:
-                return
-            descriptor, temporary = tempfile.mkstemp(dir=self._log_path.parent, prefix=f".{self._log_path.name}.")
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(data.replace(self.api_key.encode(), b"***"))
-                Path(temporary).replace(self._log_path)
-            except BaseException:
-                Path(temporary).unlink(missing_ok=True)
-                raise
 
     def _await_memory(self) -> None:
         """Wait for the driver, which gives memory back a while after the process is gone."""

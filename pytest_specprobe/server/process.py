@@ -14,6 +14,7 @@ from typing import Self
 
 from pytest_specprobe.errors import BootError, ServerError
 from pytest_specprobe.reading import Bounds, Unreadable, parse_json
+from pytest_specprobe.secret import Secret, Variables
 from pytest_specprobe.server import supervisor
 from pytest_specprobe.server.supervisor import MARKER_VARIABLE, marked
 
@@ -53,7 +54,7 @@ class Supervised:
         env: Mapping[str, str],
         log_path: Path,
         marker: str,
-        scratch: tuple[Path, str, str] | None = None,
+        scratch: tuple[Path, str, Secret] | None = None,
     ) -> Self:
         """Start a command behind a new supervisor, its output in a private log file.
 
@@ -64,14 +65,15 @@ class Supervised:
         :raises ServerError: if the log file cannot be written.
         """
         # SPT_NOENV keeps setproctitle from overwriting the environment that carries the marker.
-        child_env = {**env, MARKER_VARIABLE: marker, "SPT_NOENV": "1"}
+        child_env = Variables({**env, MARKER_VARIABLE: marker, "SPT_NOENV": "1"})
+        file_text = f"the text of {marker}"
         request = {
             "marker": marker,
             "argv": list(argv),
             "env": child_env,
             "log": str(log_path.absolute()),
             "grace_s": GRACE_S,
-            "scratch": [str(scratch[0]), *scratch[1:]] if scratch else None,
+            "scratch": [str(scratch[0]), scratch[1], file_text] if scratch else None,
         }
         try:
             log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +99,11 @@ class Supervised:
         self = cls(process, marker)
         try:
             assert process.stdin is not None  # noqa: S101 - asked for above
-            process.stdin.write(json.dumps(request).encode() + b"\n")
+            # The text of the file, which holds a key, is in this expression alone.
+            line = json.dumps(request)
+            process.stdin.write(
+                (line.replace(f'"{file_text}"', scratch[2].json()) if scratch else line).encode() + b"\n"
+            )
             process.stdin.flush()
             self._await_start(argv[0])
         except BaseException:

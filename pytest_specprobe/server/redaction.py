@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-HIDDEN = "***"
+from pytest_specprobe.secret import HIDDEN, Secret
+
 # A whole word of the name, so that TOKENIZER_PATH and max_total_tokens stay readable.
 _SECRET_WORDS = re.compile(
     r"(^|[_-])(token$|secret|password|passwd|api[_-]?key|access[_-]?key|admin[_-]?key|private[_-]?key|credentials?"
@@ -26,17 +27,16 @@ def is_secret_name(name: str) -> bool:
     return bool(_SECRET_WORDS.search(name))
 
 
-def redact_text(text: str, *, secrets: Iterable[str] = ()) -> str:
+def redact_text(text: str, *, secrets: Iterable[Secret] = ()) -> str:
     """Return ``text`` without the given secrets and without anything that looks like one by its name."""
     for secret in secrets:
-        if secret:
-            text = text.replace(secret, HIDDEN)
+        text = secret.hide(text)
     for pattern in _IN_TEXT:
         text = pattern.sub(rf"\1{HIDDEN}", text)
     return text
 
 
-def redact_value(value: Any, *, secrets: Iterable[str] = ()) -> Any:
+def redact_value(value: Any, *, secrets: Iterable[Secret] = ()) -> Any:
     """Return a JSON value with secrets hidden at any depth: by key name, and by content."""
     if isinstance(value, Mapping):
         return {
@@ -50,7 +50,7 @@ def redact_value(value: Any, *, secrets: Iterable[str] = ()) -> Any:
     return redact_text(value, secrets=secrets) if isinstance(value, str) else value
 
 
-def redact_command(command: Sequence[str], *, secrets: Iterable[str] = ()) -> tuple[str, ...]:
+def redact_command(command: Sequence[str], *, secrets: Iterable[Secret] = ()) -> tuple[str, ...]:
     """Return a command line with the values of secret flags hidden."""
     shown: list[str] = []
     hide_next = False

@@ -12,6 +12,7 @@ from typing import Literal
 from pytest_specprobe.engines import cpu, steps
 from pytest_specprobe.errors import ProfileError
 from pytest_specprobe.profiles import Speculation
+from pytest_specprobe.secret import Variables
 from pytest_specprobe.server import flags
 from pytest_specprobe.server.redaction import is_secret_name
 
@@ -134,13 +135,13 @@ def worker_commands(spec: ServerSpec) -> tuple[tuple[str, ...], ...]:
     return tuple((*words, "--node-rank", str(rank)) for rank in range(1, nodes[-1] if nodes else 1))
 
 
-def environment(spec: ServerSpec, base: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+def environment(spec: ServerSpec, base: Mapping[str, str]) -> tuple[Variables, tuple[str, ...]]:
     """Return the child's environment, and the sorted names of the variables of ``base`` that were scrubbed.
 
     Scrubbed are variables that forge a measurement, those of the test run itself, and secrets and proxies that the
     child does not need: a local target needs none, a hub id keeps the hub's token and the proxies.
     """
-    kept = {name: value for name, value in base.items() if not _scrubbed(name, spec)}
+    kept = Variables({name: value for name, value in base.items() if not _scrubbed(name, spec)})
     scrubbed = tuple(sorted(set(base) - set(kept)))
     if spec.device == "cpu":
         kept |= cpu.environment(kept)

@@ -145,10 +145,10 @@ def test_the_key_leaves_no_trace_in_the_log_on_disk(fake_spec: MakeSpec, tmp_pat
     log = tmp_path / "server.log"
     with boot(fake_spec(tell=str(tmp_path / "pids")), log_path=log, timeout_s=60) as server:
         with log.open("a") as file:
-            file.write(f"ServerArgs(api_key='{server.api_key}', key {server.api_key})\n")
-        assert server.api_key not in server.log_text()
-        assert server.api_key not in server.log_tail()
-    assert server.api_key not in log.read_text()
+            file.write(f"ServerArgs(api_key='{server.api_key.reveal()}', key {server.api_key.reveal()})\n")
+        assert server.api_key.reveal() not in server.log_text()
+        assert server.api_key.reveal() not in server.log_tail()
+    assert server.api_key.reveal() not in log.read_text()
     assert log.stat().st_mode & 0o777 == 0o600
     assert list(tmp_path.glob(".server.log*")) == []
 
@@ -165,11 +165,11 @@ def test_a_process_that_would_not_end_leaves_no_key_in_the_log_either(
     log = tmp_path / "server.log"
     server = boot(fake_spec(), log_path=log, timeout_s=60)
     with log.open("a") as file:
-        file.write(f"server_args api_key='{server.api_key}'\n")
+        file.write(f"server_args api_key='{server.api_key.reveal()}'\n")
     monkeypatch.setattr(Supervised, "stop", stays)
     with pytest.raises(ServerError, match="would not end"):
         server.close()
-    assert server.api_key not in log.read_text()
+    assert server.api_key.reveal() not in log.read_text()
     monkeypatch.undo()
     server.close()
 

@@ -11,6 +11,7 @@ from httpcore._sync import connection_pool as httpcore_pool
 
 from pytest_specprobe.errors import MeasurementError, ServerError, SpecprobeError
 from pytest_specprobe.measure.records import Generation, Prompt
+from pytest_specprobe.secret import Secret
 from pytest_specprobe.server.boot import boot
 from pytest_specprobe.server.client import Client
 from pytest_specprobe.server.owned import OwnedServer
@@ -188,7 +189,7 @@ def test_proxies_of_the_environment_are_not_used(
 
 
 def test_a_key_that_goes_elsewhere_unencrypted_is_warned_about(caplog: Any) -> None:
-    Client("http://127.0.0.1:1", api_key="k").close()
+    Client("http://127.0.0.1:1", api_key=Secret("k")).close()
     assert not caplog.records
-    Client("http://example.invalid:1", api_key="k").close()
+    Client("http://example.invalid:1", api_key=Secret("k")).close()
     assert "unencrypted" in caplog.text

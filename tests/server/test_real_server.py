@@ -12,6 +12,7 @@ import pytest
 
 from pytest_specprobe.errors import ServerError
 from pytest_specprobe.measure.records import Prompt
+from pytest_specprobe.secret import Secret
 from pytest_specprobe.server import holders, ownership
 from pytest_specprobe.server.attach import attach
 from pytest_specprobe.server.info import differences
@@ -44,7 +45,7 @@ def test_it_listens_on_loopback_only_and_insists_on_the_key(booted: Any) -> None
 
 
 def test_the_key_is_in_no_command_line_and_in_no_shown_text(booted: Any) -> None:
-    key = booted.server.api_key
+    key = booted.server.api_key.reveal()
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             assert key.encode() not in path.read_bytes()
@@ -162,8 +163,8 @@ def test_a_server_does_not_differ_from_itself(booted: Any) -> None:
 
 def test_attach_takes_the_key_and_never_stops_the_server(booted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ServerError, match="refuses the API key"):
-        attach(booted.server.url, api_key="wrong")
-    monkeypatch.setenv("SPECPROBE_API_KEY", booted.server.api_key)
+        attach(booted.server.url, api_key=Secret("wrong"))
+    monkeypatch.setenv("SPECPROBE_API_KEY", booted.server.api_key.reveal())
     with attach(booted.server.url) as attached:
         assert not attached.owned
         assert attached.alive()

@@ -17,6 +17,7 @@ import pytest
 from pytest_specprobe.cli import main
 from pytest_specprobe.findings import Finding
 from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.secret import Secret
 from pytest_specprobe.server import ownership, supervisor
 from pytest_specprobe.server.attach import AttachedServer, attach
 from pytest_specprobe.server.boot import boot
@@ -48,7 +49,7 @@ def test_it_holds_two_proved_servers_and_a_second_process_probes_both(serve: Any
     assert key not in Path(said["drafter"]["log"]).read_text()
     assert key not in Path(f"/proc/{held.process.pid}/cmdline").read_text()
     for part in ("drafter", "baseline"):
-        with attach(said[part]["url"], api_key=key) as server:
+        with attach(said[part]["url"], api_key=Secret(key)) as server:
             assert server.vouched
             assert (server.pid, server.device) == (said[part]["pid"], "cpu")
             assert server.log_text() == "up\n"
@@ -163,7 +164,7 @@ def test_the_callers_own_key_is_used_and_never_shown(serve: Any) -> None:
     said = held.ready()
     assert said["key_file"] is None
     assert said["command"].startswith("pytest --specprobe-drafter=dense_mini ")
-    with attach(said["drafter"]["url"], api_key=key) as server:
+    with attach(said["drafter"]["url"], api_key=Secret(key)) as server:
         assert server.vouched
     assert key not in held.said
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pytest_specprobe.errors import ProfileError
 from pytest_specprobe.profiles import Speculation
+from pytest_specprobe.secret import Secret
 from pytest_specprobe.server.gpus import ranks_here
 from pytest_specprobe.server.redaction import (
     is_secret_name,
@@ -193,5 +194,5 @@ def test_a_known_secret_is_hidden_at_any_depth(secret: str, depth: int) -> None:
     value: object = {"note": f"key is {secret}!", "list": [secret, {"password": "p"}]}
     for _ in range(depth):
         value = {"inner": [value]}
-    assert secret not in repr(redact_value(value, secrets=(secret,)))
+    assert secret not in repr(redact_value(value, secrets=(Secret(secret),)))
     assert secret not in " ".join(redact_command(("x", "--api-key", secret, f"--api-key={secret}")))

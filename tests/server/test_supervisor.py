@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from pytest_specprobe.errors import BootError
+from pytest_specprobe.secret import Secret
 from pytest_specprobe.server import supervisor
 from pytest_specprobe.server.process import Supervised
 
@@ -56,7 +57,7 @@ def fake_env(tell: Path, **plan: Any) -> dict[str, str]:
     return {**os.environ, "FAKE_SGLANG": json.dumps({"silent": True, "tell": str(tell), **plan})}
 
 
-def start(tmp_path: Path, env: dict[str, str], *, scratch: tuple[Path, str, str] | None = None) -> Supervised:
+def start(tmp_path: Path, env: dict[str, str], *, scratch: tuple[Path, str, Secret] | None = None) -> Supervised:
     return Supervised.start(fake_argv(), env=env, log_path=tmp_path / "log", marker=token_hex(8), scratch=scratch)
 
 
@@ -124,7 +125,7 @@ def test_if_the_supervisor_is_killed_the_server_dies_and_stop_clears_the_rest(tm
 
 def test_the_scratch_directory_lives_as_long_as_the_server(tmp_path: Path, tell: Path) -> None:
     scratch = tmp_path / "scratch"
-    server = start(tmp_path, fake_env(tell), scratch=(scratch, "key.yaml", "sesame"))
+    server = start(tmp_path, fake_env(tell), scratch=(scratch, "key.yaml", Secret("sesame")))
     told(tell)
     assert (scratch / "key.yaml").read_text() == "sesame"
     assert [p.stat().st_mode & 0o777 for p in (scratch, scratch / "key.yaml")] == [0o700, 0o600]
@@ -138,11 +139,11 @@ def test_a_key_is_never_written_to_where_something_is(tmp_path: Path, tell: Path
     elsewhere.mkdir()
     scratch.symlink_to(elsewhere)
     with pytest.raises(BootError, match="File exists"):
-        start(tmp_path, fake_env(tell), scratch=(scratch, "key.yaml", "sesame"))
+        start(tmp_path, fake_env(tell), scratch=(scratch, "key.yaml", Secret("sesame")))
     assert list(elsewhere.iterdir()) == []
     (elsewhere / "file").write_text("another's")
     with pytest.raises(BootError, match="File exists"):
-        start(tmp_path, fake_env(tell), scratch=(elsewhere, "key.yaml", "sesame"))
+        start(tmp_path, fake_env(tell), scratch=(elsewhere, "key.yaml", Secret("sesame")))
     assert [f.name for f in elsewhere.iterdir()] == ["file"]
 
 
