@@ -24,6 +24,7 @@ from pytest_specprobe.profiles import Drafter, Gate, Speculation, Target
 from pytest_specprobe.record import exit as exits
 from pytest_specprobe.record.read import schema_text
 from pytest_specprobe.record.text import VERDICT_SAYS
+from pytest_specprobe.server import child_environment
 
 _HEAD = """# Reference
 
@@ -70,6 +71,7 @@ def reference() -> str:
         _HEAD,
         *_options(),
         *_profiles(),
+        *_environment(),
         *_codes(),
         *_verdicts(),
         *_fixtures(),
@@ -102,6 +104,28 @@ def _profiles() -> Iterator[str]:
         rows = ((f"`{name}`", _type(field.annotation), _default(field)) for name, field in model.model_fields.items())
         yield from _table(("key", "type", "default"), rows)
         yield ""
+
+
+def _environment() -> Iterator[str]:
+    yield "## The environment of a server\n"
+    yield (
+        "Of the variables of the test run a server gets these and no other; `PREFIX_*` is every name that begins so. "
+        "Nothing named as a secret passes, and nothing that forges a measurement. Empty and relative entries of "
+        "`PYTHONPATH` are left out. `env_pass` of the target's profile passes more, by name or `PREFIX_*`; a secret, "
+        "`SGLANG_GRPC_PORT`, `SGLANG_HTTP_SERVER_APP_PATH` and the packages of `SGLANG_EXTERNAL_*` only by their "
+        "whole names. The report lists what did not pass under `scrubbed`.\n"
+    )
+    rows = [
+        *child_environment.GROUPS.items(),
+        ("a hub id as model", "HF_TOKEN HF_TOKEN_PATH HUGGING_FACE_HUB_TOKEN HUGGINGFACE_TOKEN, proxies"),
+        *((f"a model at {scheme}://", f"{names}, proxies") for scheme, names in child_environment.STORES.items()),
+    ]
+    yield from _table(("for", "variables"), ((what, f"`{names}`") for what, names in rows))
+    yield (
+        "\nA boot sets `TMPDIR` and the working directory to a folder of its own, `PYTHONSAFEPATH=1`, and, where it "
+        "is not given, `TORCHINDUCTOR_CACHE_DIR` to a private folder of the user's cache. A folder of compiled code "
+        "that others may write is refused.\n"
+    )
 
 
 def _codes() -> Iterator[str]:

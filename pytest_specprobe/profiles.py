@@ -99,6 +99,7 @@ class Target(_Table):
     ``model`` is a hub id, a directory, or ``fixtures://NAME`` for a model of this repository. ``baseline`` says
     where the speed without speculation comes from: booted (``alternating``: in turn
     with the drafter's server, never beside it), stored, none, or a declared number of tok/s.
+    ``env_pass`` names environment variables (``NAME`` or ``PREFIX_*``) that pass to the server beside the usual ones.
     ``max_new_tokens`` is the most tokens of one answer, a thinking target's thoughts included. ``thinking`` is handed
     to the chat template (as ``thinking`` and ``enable_thinking``); without it the template decides.
     """
@@ -107,6 +108,7 @@ class Target(_Table):
     tp: Annotated[int, Field(ge=1)] = 1
     trust_remote_code: bool = False
     server_args: Annotated[tuple[str, ...], Strict(strict=False)] = ()
+    env_pass: Annotated[tuple[str, ...], Strict(strict=False)] = ()
     devices: Annotated[tuple[Literal["cuda", "cpu"], ...], Strict(strict=False)] = ("cuda",)
     baseline: BaselineMode | Annotated[float, Field(gt=0)] = "boot"
     boot_timeout_s: Annotated[float, Field(gt=0)] = 1800.0

@@ -159,6 +159,7 @@ def server_spec(
         mla=mla,
         trust_remote_code=profile.target.trust_remote_code,
         server_args=(*profile.target.server_args, *extra_args),
+        env_pass=profile.target.env_pass,
         python=str(place.engine.python),
         candidates=candidates,
     )

@@ -1,8 +1,10 @@
 """Where owned servers run: which device, which interpreter, which SGLang."""
 
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ from packaging.version import InvalidVersion, Version
 
 from pytest_specprobe.engines.cpu import SGLANG_VERSION
 from pytest_specprobe.reading import Bounds, Unreadable, parse_json
+from pytest_specprobe.server.child_environment import of_interpreter
 from pytest_specprobe.settings import Device
 
 OLDEST_CUDA = Version("0.5.12")
@@ -82,8 +85,18 @@ def engine(python: Path | None) -> Engine:
     """Ask an interpreter (default: this one) for its SGLang's and torch's versions, by metadata alone."""
     path = python or Path(sys.executable)
     try:
-        asked = [str(path), "-c", _ASK_VERSIONS]
-        run = subprocess.run(asked, capture_output=True, text=True, errors="replace", timeout=60, check=False)
+        with tempfile.TemporaryDirectory(prefix="specprobe-ask-") as nowhere:
+            # What lies in the folder that pytest was started in is neither imported nor taken for a distribution.
+            run = subprocess.run(
+                [str(path.absolute()), "-c", _ASK_VERSIONS],
+                cwd=nowhere,
+                env=of_interpreter(os.environ),
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=60,
+                check=False,
+            )
     except (OSError, subprocess.SubprocessError) as error:
         return Engine(path, None, fault=getattr(error, "strerror", None) or str(error))
     try:

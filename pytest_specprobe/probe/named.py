@@ -12,8 +12,8 @@ from pytest_specprobe.settings import Settings
 def named_profiles(profiles: Profiles, settings: Settings) -> dict[str, Profile]:
     """Return the profiles of the drafters that the settings name, in that order.
 
-    :raises ProfileError: with every problem at once: a name that no profile has, ``server_args`` that may not be
-        given, a workload that cannot be read (files alone are checked without one).
+    :raises ProfileError: with every problem at once: a name that no profile has, ``server_args`` or ``env_pass``
+        that may not be given, a workload that cannot be read (files alone are checked without one).
     """
     found: dict[str, Profile] = {}
     errors: list[ProfileError] = []

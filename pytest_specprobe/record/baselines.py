@@ -16,7 +16,8 @@ from pytest_specprobe.measure.records import Estimate
 from pytest_specprobe.measure.throughput import KnownBaseline, Throughput
 from pytest_specprobe.record import journal
 from pytest_specprobe.record.key import METHOD, Key, prompts_part
-from pytest_specprobe.server.spec import ServerSpec, command, environment, speed_variables
+from pytest_specprobe.server.child_environment import environment, speed_variables
+from pytest_specprobe.server.spec import ServerSpec, command
 
 SCHEMA = 1
 NAME = "baselines.jsonl"

@@ -12,20 +12,24 @@ from typing import Protocol, Self
 
 import httpx
 
-from pytest_specprobe.engines import cpu, steps
+from pytest_specprobe.engines import cpu
 from pytest_specprobe.errors import BootError, Culprit, PortTaken, ServerError
 from pytest_specprobe.secret import Secret, Variables
 from pytest_specprobe.server import boot_times, ownership
 from pytest_specprobe.server.bootlog import Phase, advance, tail
+from pytest_specprobe.server.child_environment import environment, speed_variables
 from pytest_specprobe.server.client import Client
 from pytest_specprobe.server.diagnosis import diagnose, says_port_taken
 from pytest_specprobe.server.gpu_memory import GpuMemory
 from pytest_specprobe.server.gpus import gpus_of
 from pytest_specprobe.server.growing_log import GrowingLog
+from pytest_specprobe.server.own_cache import require_own
 from pytest_specprobe.server.owned import OwnedServer
+from pytest_specprobe.server.pinned import write_candidates
 from pytest_specprobe.server.process import Supervised
 from pytest_specprobe.server.redaction import redact_command
-from pytest_specprobe.server.spec import ServerSpec, command, environment, speed_variables
+from pytest_specprobe.server.relative import absolute_variables, absolute_words
+from pytest_specprobe.server.spec import ServerSpec, command
 from pytest_specprobe.server.stall import StallWatch
 
 LOOPBACK = "127.0.0.1"
@@ -152,9 +156,11 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str, key: Secret, again:
     key = again.api_key if again else key
     env, scrubbed = environment(spec, Variables(os.environ))
     speed = speed_variables(env)
-    words = command(spec, host=LOOPBACK, port=port)
+    env = absolute_variables(env, here=Path.cwd())
+    require_own(env)
+    words = absolute_words(command(spec, host=LOOPBACK, port=port), here=Path.cwd())
     if spec.candidates:
-        words += ("--speculative-adaptive-config", str(_write_candidates(spec, log_path)))
+        words += ("--speculative-adaptive-config", str(write_candidates(spec, log_path)))
     marker = secrets.token_hex(16)
     scratch = ownership.scratch_dir(marker)
     if spec.device == "cpu":
@@ -203,21 +209,6 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str, key: Secret, again:
         supervised.stop()
         ownership.forget(marker)
         raise
-
-
-def _write_candidates(spec: ServerSpec, log_path: Path) -> Path:
-    """Write the step counts to prebuild beside the log, where they tell later what was booted."""
-    path = log_path.absolute().with_suffix(".steps.json")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(steps.adaptive_config(spec.candidates), encoding="utf-8")
-    except OSError as error:
-        raise ServerError(
-            f"the file of step counts {path} cannot be written: {error.strerror}",
-            culprit="machine",
-            fix="make the report directory writable, or name another with --specprobe-report",
-        ) from error
-    return path
 
 
 class _Watch:

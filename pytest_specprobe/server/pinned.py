@@ -4,9 +4,12 @@ Invariant: a step count is current only if the server took the request for it on
 before the turn and after it; a server that moves by itself, or says yes and does not move, is found out.
 """
 
-from pytest_specprobe.engines.steps import PIN_KEY
-from pytest_specprobe.errors import MeasurementError
+from pathlib import Path
+
+from pytest_specprobe.engines.steps import PIN_KEY, adaptive_config
+from pytest_specprobe.errors import MeasurementError, ServerError
 from pytest_specprobe.server.client import Client
+from pytest_specprobe.server.spec import ServerSpec
 
 
 class NotPinned(MeasurementError):
@@ -57,3 +60,21 @@ class PinnedSteps:
 
     def _wrong(self, what: str, fix: str) -> NotPinned:
         return NotPinned(what, culprit="engine", fix=fix)
+
+
+def write_candidates(spec: ServerSpec, log_path: Path) -> Path:
+    """Write the step counts to prebuild beside the log, where they tell later what was booted.
+
+    :raises ServerError: if it cannot be written.
+    """
+    path = log_path.absolute().with_suffix(".steps.json")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(adaptive_config(spec.candidates), encoding="utf-8")
+    except OSError as error:
+        raise ServerError(
+            f"the file of step counts {path} cannot be written: {error.strerror}",
+            culprit="machine",
+            fix="make the report directory writable, or name another with --specprobe-report",
+        ) from error
+    return path

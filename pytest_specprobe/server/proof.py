@@ -11,9 +11,10 @@ from pytest_specprobe.errors import Culprit
 from pytest_specprobe.findings import Finding, Severity, Status
 from pytest_specprobe.measure.records import Generation
 from pytest_specprobe.server.bootlog import faults
+from pytest_specprobe.server.child_environment import forging_variables
 from pytest_specprobe.server.client import is_loopback
 from pytest_specprobe.server.info import ServerInfo
-from pytest_specprobe.server.spec import ServerSpec, forging_variables
+from pytest_specprobe.server.spec import ServerSpec
 
 ALGORITHM = "EAGLE3"
 
@@ -200,8 +201,8 @@ def _told(seen: object, *, vouched: bool) -> str:
 
 
 def _simulated(spec: ServerSpec, scrubbed: tuple[str, ...] | None, variables: tuple[str, ...]) -> Finding:
-    forged = forging_variables({**dict(spec.env), **dict.fromkeys(variables, "")})
-    removed = forging_variables(dict.fromkeys(scrubbed or (), ""))
+    forged = forging_variables((*dict(spec.env), *variables))
+    removed = forging_variables(scrubbed or ())
     if scrubbed is None:
         seen = "unproved: another's environment cannot be seen from outside"
     elif forged:

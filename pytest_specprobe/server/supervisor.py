@@ -10,7 +10,7 @@ that pipe, which the kernel closes however pytest dies; it writes JSON lines on 
     out  {"event": "exited", "code": 1, "signal": null}         the server ended (by itself or by us)
     out  {"event": "gone", "left": []}                          every descendant is gone, or these pids would not go
 
-DIR is made for the server alone, with one file in it (an API key), and removed with all that is in it at the end.
+DIR is for the server alone, with one file in it (an API key); the server runs there, and it goes with the server.
 As a subreaper it inherits every orphan among its descendants, so a daemonised grandchild cannot leave the tree.
 Processes are known by pid and start time and signalled through a pidfd, never by name.
 
@@ -256,7 +256,7 @@ def _scratch(wanted: tuple[str, str, str] | None) -> Iterator[None]:
 
 
 def _start(request: dict[str, Any]) -> int:
-    """Start the command in a process group of its own, tied to this process's life; return its pid."""
+    """Start the command in a process group and folder of its own, tied to this process's life; return its pid."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
     log = os.open(request["log"], flags, 0o600)
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -274,6 +274,7 @@ def _start(request: dict[str, Any]) -> int:
             os.dup2(null, 0)
             os.dup2(log, 1)
             os.dup2(log, 2)
+            os.chdir(request["scratch"][0] if request.get("scratch") else ".")
             os.execvpe(request["argv"][0], request["argv"], request["env"])  # noqa: S606 - no shell is the point
         except BaseException as error:  # noqa: BLE001 - the forked child must never return into this program
             os.write(failed_writer, json.dumps(str(error)).encode())
@@ -290,9 +291,8 @@ def _start(request: dict[str, Any]) -> int:
 
 
 def _told_to_stop(stop_reader: int) -> bool:
-    ready, _, _ = select.select([0, stop_reader], [], [], _TICK_S)
     # Nothing but the end of the pipe is expected on stdin; any word on it means stop as well.
-    return bool(ready)
+    return bool(select.select([0, stop_reader], [], [], _TICK_S)[0])
 
 
 def _reap() -> dict[int, int]:

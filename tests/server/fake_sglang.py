@@ -26,7 +26,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-PLAN: dict[str, Any] = json.loads(os.environ.get("FAKE_SGLANG", "{}"))
+
+def told(name: str, default: str) -> str:
+    """A variable of this process, else of the supervisor's: only what a server needs passes to it."""
+    above = Path(f"/proc/{os.getppid()}/environ").read_bytes().decode().split("\0")
+    return os.environ.get(name) or dict(entry.partition("=")[::2] for entry in above).get(name, default)
+
+
+PLAN: dict[str, Any] = json.loads(told("FAKE_SGLANG", "{}"))
 IDS = [5, 6, 7, 8, 9, 10]
 ROUNDS = {"spec_verify_ct": 3, "spec_num_correct_drafts": 2, "spec_correct_drafts_histogram": [2, 0, 1]}
 INFO = {

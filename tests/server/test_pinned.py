@@ -10,9 +10,10 @@ import pytest
 
 from pytest_specprobe.errors import MeasurementError, ProfileError
 from pytest_specprobe.profiles import Speculation
+from pytest_specprobe.server.child_environment import environment
 from pytest_specprobe.server.client import Client
 from pytest_specprobe.server.pinned import NotPinned, PinnedSteps
-from pytest_specprobe.server.spec import ServerSpec, command, environment
+from pytest_specprobe.server.spec import ServerSpec, command
 
 CHAIN = Speculation(num_steps=2, eagle_topk=1, num_draft_tokens=3)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pytest_specprobe.errors import ProfileError
 from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.secret import Secret
+from pytest_specprobe.server.child_environment import environment, forging_variables, speed_variables
 from pytest_specprobe.server.gpus import ranks_here
 from pytest_specprobe.server.redaction import (
     is_secret_name,
@@ -16,14 +17,7 @@ from pytest_specprobe.server.redaction import (
     redact_text,
     redact_value,
 )
-from pytest_specprobe.server.spec import (
-    ServerSpec,
-    command,
-    environment,
-    forging_variables,
-    speed_variables,
-    worker_commands,
-)
+from pytest_specprobe.server.spec import ServerSpec, command, worker_commands
 
 SPECULATION = Speculation(num_steps=2, eagle_topk=1, num_draft_tokens=3)
 
@@ -90,7 +84,8 @@ def test_the_other_machines_of_a_server_run_the_same_command_with_their_rank() -
     nodes = ("--nnodes", "3", "--node-rank", "0", "--dist-init-addr", "10.0.0.1:5000")
     many = spec(tp=12, drafter=Path("/d"), speculation=SPECULATION, server_args=nodes)
     first = command(many, host="127.0.0.1", port=30000)
-    assert worker_commands(many) == ((*first, "--node-rank", "1"), (*first, "--node-rank", "2"))
+    isolated = ("env", "PYTHONSAFEPATH=1", *first)
+    assert worker_commands(many) == ((*isolated, "--node-rank", "1"), (*isolated, "--node-rank", "2"))
     assert worker_commands(spec(tp=8)) == ()
     assert [ranks_here(12, nodes), ranks_here(12, ()), ranks_here(2, ("--nnodes=4",))] == [4, 12, 1]
 
@@ -112,6 +107,13 @@ FORGED = (
     "AWS_SECRET_ACCESS_KEY",
     "GITHUB_TOKEN",
     "SPECPROBE_API_KEY",
+    "SGLANG_API_KEY",
+    "SGLANG_GRPC_PORT",
+    "CI_JOB_JWT",
+    "DATABASE_URL",
+    "KUBECONFIG",
+    "SSH_AUTH_SOCK",
+    "NPM_CONFIG_USERCONFIG",
 )
 
 
@@ -121,6 +123,67 @@ def test_what_forges_or_leaks_is_scrubbed_and_named(name: str) -> None:
     assert name not in env
     assert scrubbed == (name,)
     assert env["PATH"] == "/bin"
+
+
+NEEDED = (
+    "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "XDG_CACHE_HOME", "HF_HOME",
+    "HF_HUB_CACHE", "TRANSFORMERS_CACHE", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES",
+    "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "OMP_NUM_THREADS", "LD_PRELOAD", "GLIBC_TUNABLES", "TORCH_HOME",
+    "TORCHDYNAMO_DISABLE", "PYTORCH_CUDA_ALLOC_CONF", "TRITON_CACHE_DIR", "FLASHINFER_WORKSPACE_BASE",
+    "SGLANG_CPU_OMP_THREADS_BIND", "SSL_CERT_FILE", "MAX_JOBS", "CC", "TOKENIZERS_PARALLELISM",
+)  # fmt: skip
+
+
+def test_what_a_server_needs_passes() -> None:
+    base = dict.fromkeys(NEEDED, "/x")
+    env, scrubbed = environment(spec(), base)
+    assert scrubbed == ()
+    assert base.items() <= env.items()
+
+
+def test_the_profile_passes_more_by_name_and_by_prefix_and_never_a_forging_one() -> None:
+    base = dict.fromkeys(("MY_KEY_FILE", "OTEL_A", "OTEL_TOKEN", "SGLANG_SIMULATE_ACC_LEN", "SGLANG_GRPC_PORT"), "1")
+    env, scrubbed = environment(spec(env_pass=("MY_KEY_FILE", "OTEL_*", "SGLANG_*")), base)
+    assert {"MY_KEY_FILE", "OTEL_A"} <= env.keys()
+    assert scrubbed == ("OTEL_TOKEN", "SGLANG_GRPC_PORT", "SGLANG_SIMULATE_ACC_LEN")
+    assert "OTEL_TOKEN" in environment(spec(env_pass=("OTEL_TOKEN",)), base)[0], "a secret by its exact name"
+
+
+@pytest.mark.parametrize("entry", ["A=1", "A B", "*", "", "a-b", "A*B", "SGLANG_IS_IN_CI", "SGLANG_SIMULATE_ACC_LEN"])
+def test_an_env_pass_that_is_no_name_or_forges_is_refused(entry: str) -> None:
+    with pytest.raises(ProfileError, match="env_pass may not hold"):
+        spec(env_pass=(entry,))
+
+
+STORE_SECRETS = {"s3": "AWS_SECRET_ACCESS_KEY", "gs": "GOOGLE_APPLICATION_CREDENTIALS", "az": "AZURE_STORAGE_KEY"}
+
+
+@pytest.mark.parametrize("scheme", STORE_SECRETS)
+def test_a_remote_store_gets_the_credentials_of_its_own_kind_alone(scheme: str) -> None:
+    base = dict.fromkeys((*STORE_SECRETS.values(), "HF_TOKEN", "GITHUB_TOKEN", "https_proxy"), "s")
+    env, scrubbed = environment(spec(model=f"{scheme}://bucket/model"), base)
+    assert set(base) - set(scrubbed) == {STORE_SECRETS[scheme], "https_proxy"}
+    assert env[STORE_SECRETS[scheme]] == "s"
+
+
+@pytest.mark.parametrize(
+    ("given", "passes"),
+    [("", None), (":", None), (".:src", None), (":/a::b:/c:", "/a:/c"), ("/a", "/a")],
+)
+def test_the_working_directory_is_on_no_servers_path(given: str, passes: str | None) -> None:
+    env, _ = environment(spec(), {"PYTHONPATH": given})
+    assert env.get("PYTHONPATH") == passes
+    assert env["PYTHONSAFEPATH"] == "1"
+
+
+def test_what_was_compiled_is_kept_in_the_users_own_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lay in the machine's /tmp, under the name of the passwd entry, which a container may not have."""
+    monkeypatch.setenv("XDG_CACHE_HOME", "/home/me/cache")
+    monkeypatch.setattr("getpass.getuser", lambda: pytest.fail("no passwd entry is needed"))
+    env, _ = environment(spec(), {})
+    assert env["TORCHINDUCTOR_CACHE_DIR"] == "/home/me/cache/specprobe/torchinductor"
+    env, _ = environment(spec(), {"TORCHINDUCTOR_CACHE_DIR": "/mine"})
+    assert env["TORCHINDUCTOR_CACHE_DIR"] == "/mine"
 
 
 def test_what_changes_the_speed_is_told_and_nothing_else() -> None:

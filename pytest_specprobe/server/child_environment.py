@@ -1,0 +1,157 @@
+"""The environment of a server: an allowlist of the variables of this process, and what a boot sets on top.
+
+A server gets what it needs to find its interpreter, libraries, caches and devices, and nothing of the job around it:
+most variables of a CI job are secrets of something else. ``env_pass`` of the target's profile names more.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from platformdirs import user_cache_path
+
+from pytest_specprobe.engines import cpu, steps
+from pytest_specprobe.secret import Variables
+from pytest_specprobe.server.redaction import is_secret_name
+
+if TYPE_CHECKING:
+    from pytest_specprobe.server.spec import ServerSpec
+
+GROUPS: Mapping[str, str] = {
+    "user, locale, time zone": "HOME USER LOGNAME LANG LANGUAGE LC_* TZ TZDIR LOCPATH LOCALE_ARCHIVE",
+    "programs and libraries": (
+        "PATH LD_LIBRARY_PATH LD_PRELOAD GLIBC_TUNABLES VIRTUAL_ENV CONDA_* NIX_* PYENV_* ASDF_* MISE_*"
+    ),
+    "Python": (
+        "PYTHONPATH PYTHONHOME PYTHONNOUSERSITE PYTHONUSERBASE PYTHONUTF8 PYTHONIOENCODING PYTHONHASHSEED "
+        "PYTHONMALLOC PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX"
+    ),
+    "compilers of kernels": (
+        "CC CXX CUDAHOSTCXX CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH LIBRARY_PATH MAX_JOBS NVCC_* NINJA_* CMAKE_*"
+    ),
+    "folders, caches, models": "XDG_* HF_* HUGGINGFACE_HUB_CACHE TRANSFORMERS_* MODELSCOPE_* TOKENIZERS_PARALLELISM",
+    "certificates": "SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE",
+    "threads and memory": (
+        "OMP_* GOMP_* KMP_* MKL_* OPENBLAS_* BLIS_* DNNL_* ONEDNN_* ATEN_* MALLOC_* NUMEXPR_* NUMBA_*"
+    ),
+    "torch, CUDA, ROCm": (
+        "TORCH* PYTORCH_* CUDA_* CUBLAS_* CUBLASLT_* CUDNN_* NVIDIA_* NVTE_* HIP_* HSA_* ROCM_* ROCR_* GPU_* AITER_*"
+    ),
+    "communication": "NCCL_* RCCL_* GLOO_* UCX_* FI_* IBV_* NVSHMEM_* MSCCLPP_* MC_* MOONCAKE_* DEEPEP_* DEEP_EP_*",
+    "kernels and SGLang": "TRITON_* FLASHINFER_* TVM_* CUTE_DSL_* DG_* SGLANG_* SGL_* LMCACHE_* RUNAI_STREAMER_*",
+}
+"""What passes to every server: what it is for, and the names; ``PREFIX_*`` is every name that begins so."""
+
+STORES: Mapping[str, str] = {"s3": "AWS_*", "gs": "GOOGLE_* GCLOUD_* CLOUDSDK_*", "az": "AZURE_*", "redis": "REDIS_*"}
+"""What passes, secrets included, where the model lies in a remote store: the scheme of its URL, and the names."""
+
+
+def _pattern(*names: str) -> re.Pattern[str]:
+    return re.compile("|".join(re.escape(name).replace(r"\*", r"\w*") for text in names for name in text.split()))
+
+
+_ALLOWED = _pattern(*GROUPS.values())
+_STORES = {scheme: _pattern(names) for scheme, names in STORES.items()}
+_PROXY = re.compile(r"(https?|ftp|all|no)_proxy", re.IGNORECASE)
+_HUB_SECRET = re.compile(r"HF_TOKEN(_PATH)?|HUGGING_FACE_HUB_TOKEN|HUGGINGFACE_TOKEN")
+# By exact name only: they open another door, or import code.
+_ASKED_FOR = re.compile(r"SGLANG_(GRPC_PORT|HTTP_SERVER_APP_PATH|EXTERNAL_\w*PACKAGE)")
+_LOOPBACK = "127.0.0.1,localhost"
+# Variables that change what is measured, or whether it may run at all, without a trace in the answers.
+# SGLANG_IS_IN_CI alone lets a server boot past a context check on CI that it fails on a laptop.
+_FORGING = re.compile(
+    r"(SGLANG|SGL)_(SIMULATE_.*|TEST_.*|DIAG_.*|DSPARK_SIMULATE_.*|IS_IN_CI.*|ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
+    r"|FORCE_SHUTDOWN|RUST_SERVER|ENABLE_HEALTH_ENDPOINT_GENERATION)"
+)
+# Variables that change how fast the same server answers, and among them those that only say where something is.
+_SPEED = re.compile(
+    r"^((OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|DNNL|ONEDNN|ATEN|MALLOC|TORCH\w*|PYTORCH|CUDA|CUBLAS|CUBLASLT|CUDNN|NVTE|NCCL"
+    r"|HIP|HSA|RCCL|AITER|TRITON|FLASHINFER|SGLANG|SGL)_\w+|LD_PRELOAD|GLIBC_TUNABLES|NVIDIA_TF32_OVERRIDE)$"
+)
+_PLACE = re.compile(
+    r"CACHE|LOG|DEBUG|_(DIR|DIRS|DIRECTORY|PATH|HOME|ROOT|FILE|URL|HOST|IP|PORT|ID|IFNAME|VERSION|VISIBLE_DEVICES)$"
+)
+
+
+def environment(spec: "ServerSpec", base: Mapping[str, str]) -> tuple[Variables, tuple[str, ...]]:
+    """Return the child's environment, and the sorted names of the variables of ``base`` that do not pass.
+
+    A local target gets no secret and no proxy, a hub id the hub's token and the proxies, a remote store the
+    credentials of its own kind. No variable that forges a measurement passes, whatever the profile says.
+    """
+    kept = _elsewhere(Variables({name: value for name, value in base.items() if _passes(name, spec)}))
+    scrubbed = tuple(sorted(set(base) - set(kept)))
+    if spec.device == "cpu":
+        kept |= cpu.environment(kept)
+    if spec.candidates:
+        kept |= steps.environment(kept)
+    if spec.model_is_local and not spec.trust_remote_code:
+        # Everything is there; a hub look-up could only hang a boot on a machine without a network.
+        kept.setdefault("HF_HUB_OFFLINE", "1")
+    # A boot has a temporary directory of its own; what was compiled is worth keeping.
+    kept.setdefault("TORCHINDUCTOR_CACHE_DIR", str(user_cache_path("specprobe") / "torchinductor"))
+    if any(_PROXY.fullmatch(name) for name in kept):
+        # SGLang's own warm-up request goes through the proxies otherwise.
+        for name in ("no_proxy", "NO_PROXY"):
+            kept[name] = ",".join(p for p in (kept.get(name, ""), _LOOPBACK) if p)
+    return kept | isolation() | {"PYTHONUNBUFFERED": "1"} | dict(spec.env), scrubbed
+
+
+def of_interpreter(base: Mapping[str, str]) -> Variables:
+    """Return the environment of an interpreter that is only asked something: what every server gets, no secret."""
+    passing = Variables({n: v for n, v in base.items() if _ALLOWED.fullmatch(n) and not is_secret_name(n)})
+    return _elsewhere(passing) | isolation()
+
+
+def isolation() -> dict[str, str]:
+    """Return what keeps an interpreter from importing what lies in its working directory (Python 3.11 and newer)."""
+    return {"PYTHONSAFEPATH": "1"}
+
+
+def unusable(env_pass: Sequence[str]) -> Iterator[str]:
+    """Yield what is wrong with the ``env_pass`` of a profile."""
+    for name in env_pass:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\*?", name):
+            yield f"env_pass may not hold {name!r}: it names variables, NAME or PREFIX_*, and no values"
+        elif _FORGING.fullmatch(name):
+            yield f"env_pass may not hold {name}, which forges a measurement"
+
+
+def speed_variables(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a server's environment that change how fast it is, sorted by name; no secret is one."""
+    return {
+        name: value
+        for name, value in sorted(env.items())
+        if _SPEED.match(name) and not _PLACE.search(name) and not is_secret_name(name)
+    }
+
+
+def forging_variables(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that would simulate acceptance or lift SGLang's own checks."""
+    return tuple(sorted(name for name in names if _FORGING.fullmatch(name)))
+
+
+def _elsewhere(env: Variables) -> Variables:
+    """Return the environment without what puts the working directory on an interpreter's path."""
+    # An empty entry is the working directory, and a relative one lies in it: whose files are there is not known.
+    entries = [entry for entry in env.get("PYTHONPATH", "").split(os.pathsep) if Path(entry).is_absolute()]
+    others = Variables({name: value for name, value in env.items() if name != "PYTHONPATH"})
+    return others | ({"PYTHONPATH": os.pathsep.join(entries)} if entries else {})
+
+
+def _passes(name: str, spec: "ServerSpec") -> bool:
+    if _FORGING.fullmatch(name):
+        return False
+    store = _STORES.get(urlsplit(spec.model).scheme)
+    if name in spec.env_pass or (store is not None and store.fullmatch(name)):
+        return True
+    if _HUB_SECRET.fullmatch(name):
+        return not spec.model_is_local and "://" not in spec.model
+    if _PROXY.fullmatch(name):
+        return not spec.model_is_local
+    prefixes = tuple(entry[:-1] for entry in spec.env_pass if entry.endswith("*"))
+    allowed = _ALLOWED.fullmatch(name) is not None or name.startswith(prefixes)
+    return allowed and not (is_secret_name(name) or _ASKED_FOR.fullmatch(name))
