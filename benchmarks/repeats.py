@@ -3,7 +3,7 @@
 Run: ``python -m benchmarks.repeats [--drafter aq_k2_mini] [--repeats 3] [--prompts 320] [--json FILE] [OPTION ...]``.
 
 Every repeat is the product's own command, with boots of its own; other options are handed to it, such as
-``--specprobe-server URL --specprobe-baseline URL`` of servers that run already (``specprobe serve``). The large run
+``--specprobe-server=URL --specprobe-baseline=URL`` of servers that run already (``specprobe serve``). The large run
 is the drafter's acceptance alone, on prompts that were held out of all training (fixtures/README.md); the corpus is
 that of the interpreter in use. Repeats agree if their verdicts are the same, or one is undecided and names the
 other among its candidates. Prints one table; exits with 1 if they do not agree or the large run falls outside.

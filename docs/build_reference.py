@@ -58,7 +58,7 @@ class Collected:
 
     def addoption(self, name: str, **settings: Any) -> None:
         """Take down one option: how it is typed, its ini name, its help."""
-        shown = f"{name} {settings['metavar']}" if settings.get("metavar") else name
+        shown = f"{name}={settings['metavar']}" if settings.get("metavar") else name
         self.rows.append((shown, str(settings.get("dest", "")), str(settings.get("help", ""))))
 
     def addini(self, *_: object, **__: object) -> None:
@@ -86,6 +86,10 @@ def _options() -> Iterator[str]:
     found = Collected()
     options.add_options(found)  # type: ignore[arg-type]  # it asks for nothing but these three methods
     yield "## pytest options\n"
+    yield (
+        "Write `--option=VALUE`. A value in a word of its own is taken for a test path where pytest looks for its "
+        "rootdir: with `/shared/out` after `--specprobe-report`, `/shared/pytest.ini` is read.\n"
+    )
     yield "The ini name goes under `[tool.pytest]` in pyproject.toml, or into pytest.ini.\n"
     yield from _table(("option", "ini", "what"), ((f"`{o}`", f"`{ini}`", text) for o, ini, text in found.rows))
 

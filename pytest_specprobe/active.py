@@ -233,7 +233,7 @@ def _refuse_workers(config: pytest.Config, settings: Settings) -> None:
         raise pytest.UsageError(
             "--specprobe-drafter boots one server per session, so it does not run under pytest-xdist: drop -n "
             "(or --dist and --tx), "
-            "or attach to a running server with --specprobe-server URL"
+            "or attach to a running server with --specprobe-server=URL"
         )
 
 

@@ -48,7 +48,11 @@ _FLAGS = (
 
 def add_options(parser: pytest.Parser) -> None:
     """Register every option and its ini twin ``specprobe_*``."""
-    group = parser.getgroup("specprobe", "probe an EAGLE-3 drafter on its target with a real SGLang server")
+    group = parser.getgroup(
+        "specprobe",
+        "probe an EAGLE-3 drafter on its target with a real SGLang server. Write --option=VALUE: a value "
+        "in a word of its own is taken for a test path when pytest looks for its rootdir",
+    )
     group.addoption(
         "--specprobe-drafter",
         action="append",
@@ -160,11 +164,11 @@ def _of_no_use_beside_a_server(config: pytest.Config) -> Iterator[str]:
     for option in _typed(config):
         if option == "--specprobe-baseline" and baseline in BOOTED:
             yield (
-                f"--specprobe-baseline {baseline} boots a server, and beside --specprobe-server none is booted: "
+                f"--specprobe-baseline={baseline} boots a server, and beside --specprobe-server no server is booted: "
                 "give the URL of one without speculation, tok/s, or none"
             )
         elif option in _ABOUT_BOOTS:
-            yield f"{option} is about servers that are booted, and beside --specprobe-server none is: drop one"
+            yield f"{option} is about servers that are booted, and beside --specprobe-server no server is: drop one"
 
 
 def _empty(config: pytest.Config, name: str) -> bool:

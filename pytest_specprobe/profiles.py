@@ -161,7 +161,7 @@ class Profiles:
             hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(sorted(self.drafters))}"
             raise ProfileError(
                 (f"no drafter profile is named {name!r}; {hint}",),
-                fix="add [drafters.NAME] to specprobe.toml, or pass --specprobe-profiles FILE",
+                fix="add [drafters.NAME] to specprobe.toml, or pass --specprobe-profiles=FILE",
             )
         drafter = self.drafters[name]
         return Profile(name, drafter, drafter.target, self.targets[drafter.target])

@@ -43,7 +43,7 @@ def next_steps(seen: Evidence, verdict: Verdict, more: int | None, *, short: boo
             return
         if seen.speedup is None:
             yield (
-                "give a baseline: --specprobe-baseline boot or stored, or a number in tok/s; beside an attached "
+                "give a baseline: --specprobe-baseline=boot or stored, or a number in tok/s; beside an attached "
                 "server a number, or the URL of one without speculation"
             )
         elif more is not None:

@@ -28,6 +28,6 @@ def check_stored(throughput: Throughput, known: KnownBaseline | None) -> tuple[F
             seen=f"first tokens after {1000 * now:.1f} ms (median), {slower} when the baseline was stored",
             expected=f"within a factor of {MOST:g}",
             why="The machine was faster or slower then: the speedup would compare two machines, not two servers.",
-            fix="measure on a quiet machine, or measure the baseline beside the drafter: --specprobe-baseline boot",
+            fix="measure on a quiet machine, or measure the baseline beside the drafter: --specprobe-baseline=boot",
         ),
     )

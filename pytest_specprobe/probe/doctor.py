@@ -154,7 +154,7 @@ def _devices(m: Machine) -> Iterator[Finding]:
         holds=bool(m.gpus),
         asks=(cards or "none (nvidia-smi)", "as many as a target's tp"),
         why="Only targets whose profile lists cpu under devices can be served here.",
-        fix="run where the GPUs are, or attach to a server there with --specprobe-server URL",
+        fix="run where the GPUs are, or attach to a server there with --specprobe-server=URL",
     )
     yield _check(
         "gpu-free",
@@ -181,7 +181,7 @@ def _room(m: Machine) -> Iterator[Finding]:
         holds=m.memory_gib >= MEMORY_GIB,
         asks=(f"{m.memory_gib:.1f} GiB available", f"{MEMORY_GIB:g} GiB or more"),
         why="One SGLang takes about 1.5 GiB before any weights, and drafter and baseline are up together.",
-        fix="close something, or give a baseline in tok/s: --specprobe-baseline NUMBER",
+        fix="close something, or give a baseline in tok/s: --specprobe-baseline=NUMBER",
     )
     yield _check(
         "disk",

@@ -72,7 +72,7 @@ def _place(
     needed = ranks_here(target.tp, target.server_args)
     device = choose(settings.device, allowed=target.devices, tp=needed, found=found)
     if isinstance(device, NoDevice):
-        hint = "run where the GPUs are, or attach to a server there with --specprobe-server URL"
+        hint = "run where the GPUs are, or attach to a server there with --specprobe-server=URL"
         problems.append(("machine", f"no device for {profile.target_name}: {device.reason}; {hint}"))
     holder = engine(settings.python)
     complaint = holder.problem(target.devices[0] if isinstance(device, NoDevice) else device)

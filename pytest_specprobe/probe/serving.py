@@ -42,9 +42,10 @@ class Serving:
     def command(self) -> str:
         """The line that probes this server from any shell of this user on this machine."""
         words = ["pytest", f"--specprobe-drafter={self.profile.name}"]
-        words += ["--specprobe-profiles", str(self.profiles)] if self.profiles else []
-        words += ["--specprobe-server", self.drafter.url]
-        words += ["--specprobe-baseline", self.baseline.url] if self.baseline else []
+        # A value in a word of its own would be taken for a test path where pytest looks for its rootdir.
+        words += [f"--specprobe-profiles={self.profiles}"] if self.profiles else []
+        words += [f"--specprobe-server={self.drafter.url}"]
+        words += [f"--specprobe-baseline={self.baseline.url}"] if self.baseline else []
         # The shell of the probe reads the key; it is in no command line, no log and no history.
         key = "" if self.key_file is None else f'{API_KEY_VARIABLE}="$(cat {shlex.quote(str(self.key_file))})" '
         return key + shlex.join(words)

@@ -100,7 +100,7 @@ _KNOWN = (
         r"Found no NVIDIA driver|Torch not compiled with CUDA enabled|no accelerator .* is available",
         "no usable GPU, or a driver too old for this build of torch",
         "machine",
-        "check nvidia-smi and the driver version, or probe with --specprobe-device cpu where the target allows it",
+        "check nvidia-smi and the driver version, or probe with --specprobe-device=cpu where the target allows it",
     ),
     _Cause(
         r"NCCL (?:error|WARN)|ncclUnhandledCudaError|ncclSystemError|ncclInvalidUsage|DistBackendError",

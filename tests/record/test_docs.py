@@ -42,9 +42,9 @@ RUN_BY = {
     f"{MINI} --junitxml=junit.xml": "proofs/test_ci_file.py",
     f"{MINI} --benchmark-autosave": "tests/plugin/test_benchmark.py",
     f"{MINI} --benchmark-compare --benchmark-compare-fail=mean:10%": "tests/plugin/test_benchmark.py",
-    f"{MINI} --specprobe-sweep 1/1/2,3/1/4,3/2/6": "proofs/test_sweep.py",
+    f"{MINI} --specprobe-sweep=1/1/2,3/1/4,3/2/6": "proofs/test_sweep.py",
     "pytest --specprobe-drafter=my_drafter": "tests/job/test_main_job.py",
-    "pytest --specprobe-drafter=my_drafter --specprobe-sweep 2/1/3,4/1/5": "proofs/test_sweep.py",
+    "pytest --specprobe-drafter=my_drafter --specprobe-sweep=2/1/3,4/1/5": "proofs/test_sweep.py",
     "SPECPROBE_PROOF_TABLES=tables pytest proofs/test_planted_faults.py": "proofs/test_planted_faults.py",
     "SPECPROBE_FAULT_TABLE=table.md pytest proofs/test_fault_matrix.py": "proofs/test_fault_matrix.py",
     "SPECPROBE_PROOF_TABLES=tables pytest proofs/test_beside_sglang.py": "proofs/test_beside_sglang.py",
@@ -128,12 +128,12 @@ def readers(command: str, home: Path, urls: tuple[str, str]) -> str:
         ("/models/", f"{home}/models/"), ("/opt/sglang/bin/python", sys.executable), ("1f0c2ab4", run),
         ("9b77d3e0", run), ("http://127.0.0.1:30000", urls[0]),
         ("SPECPROBE_API_KEY=...", "SPECPROBE_API_KEY=k"),
-        ("--specprobe-baseline 82", "--specprobe-baseline 500"),
+        ("--specprobe-baseline=82", "--specprobe-baseline=500"),
     ):  # fmt: skip
         command = command.replace(theirs, ours)
     command = re.sub(r"(^| )pytest --", r"\1python -m pytest --", command)
     if "test_mine.py" in command:
-        command += f" --specprobe-server {urls[0]} --specprobe-baseline {urls[1]}"
+        command += f" --specprobe-server={urls[0]} --specprobe-baseline={urls[1]}"
     return command
 
 

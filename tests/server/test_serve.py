@@ -40,7 +40,7 @@ def test_it_holds_two_proved_servers_and_a_second_process_probes_both(serve: Any
     said = held.ready()
     assert said["command"] == (
         f'SPECPROBE_API_KEY="$(cat {said["key_file"]})" pytest --specprobe-drafter=dense_mini '
-        f"--specprobe-server {said['drafter']['url']} --specprobe-baseline {said['baseline']['url']}"
+        f"--specprobe-server={said['drafter']['url']} --specprobe-baseline={said['baseline']['url']}"
     )
     key_file = Path(said["key_file"])
     key = key_file.read_text().strip()
