@@ -9,9 +9,10 @@ import numpy as np
 
 from pytest_specprobe.checkpoint import lineage
 from pytest_specprobe.checkpoint.check import Subject
+from pytest_specprobe.checkpoint.folder import Config
 from pytest_specprobe.checkpoint.header import TensorInfo, read_bytes
 from pytest_specprobe.checkpoint.inspect import run_checks
-from pytest_specprobe.checkpoint.read import Config, DrafterFiles, load_drafter
+from pytest_specprobe.checkpoint.read import DrafterFiles, load_drafter
 from pytest_specprobe.checkpoint.vocab import VocabMap, vocab_map
 from pytest_specprobe.errors import CheckpointError
 from pytest_specprobe.findings import Finding

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from pytest_specprobe.checkpoint.folder import CONFIG, list_files
 from pytest_specprobe.checkpoint.header import MAX_HEADER_BYTES, open_regular, read_header
-from pytest_specprobe.checkpoint.read import CONFIG, INDEX, list_files, weight_names
+from pytest_specprobe.checkpoint.shards import INDEX, weight_names
 from pytest_specprobe.checkpoint.values import read_small
 from pytest_specprobe.errors import Culprit
 

@@ -20,17 +20,8 @@ from pytest_specprobe.checkpoint import (
     vocab_offsets,
 )
 from pytest_specprobe.checkpoint.check import Check, Outcome, Subject
-from pytest_specprobe.checkpoint.read import (
-    CONFIG,
-    Config,
-    TargetFiles,
-    Weights,
-    list_files,
-    load_target,
-    read_config,
-    read_weights,
-    require_directory,
-)
+from pytest_specprobe.checkpoint.folder import CONFIG, Config, list_files, read_config, require_directory
+from pytest_specprobe.checkpoint.read import TargetFiles, Weights, load_target, read_weights
 from pytest_specprobe.errors import CheckpointError
 from pytest_specprobe.findings import Finding
 
@@ -46,7 +37,7 @@ CHECKS: tuple[Check, ...] = tuple(check for room in _ROOMS for check in room.CHE
 def inspect(
     drafter: Path,
     *,
-    target: Path | None = None,
+    target: Path | TargetFiles | None = None,
     speculation: "Speculation | None" = None,
     serving_context: int | None = None,
     algorithm: str = "EAGLE3",
@@ -65,7 +56,7 @@ def inspect(
     return run_checks(
         replace(
             survey(drafter),
-            target=load_target(target) if target else None,
+            target=load_target(target) if isinstance(target, Path) else target,
             speculation=speculation,
             serving_context=serving_context,
             algorithm=algorithm,

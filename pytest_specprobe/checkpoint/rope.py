@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_specprobe.checkpoint.check import Check, Outcome, Subject, check, failed, judged, passed, skipped
-from pytest_specprobe.checkpoint.read import Config
+from pytest_specprobe.checkpoint.folder import Config
 from pytest_specprobe.checkpoint.shape import MLA, architecture_of
 
 # Keys in the order in which SGLang looks for a context length.

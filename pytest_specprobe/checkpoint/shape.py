@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_specprobe.checkpoint.read import Config
+from pytest_specprobe.checkpoint.folder import Config
 
 LLAMA = "LlamaForCausalLMEagle3"
 MLA = "Eagle3DeepseekV2ForCausalLM"

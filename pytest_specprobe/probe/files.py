@@ -1,5 +1,6 @@
 """The files of one probe: found, checked, staged."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from pytest_specprobe.probe.preflight import Preflight, preflight
 from pytest_specprobe.profiles import Profile
 from pytest_specprobe.settings import Settings
 from pytest_specprobe.staging import Staged, context_length, stage
+
+# What a zeroed fc fails by design.
+_BLINDED = {"tensor.constant", "tensor.untrained"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +70,23 @@ class ProbeFiles:
         if found.drafter is None or found.target is None:
             raise AssertionError("preflight.require raises when a directory is missing")
         with self._phases.phase("inspect", "files of drafter and target"):
+            target = load_target(found.target)
             return Checked(
                 found.drafter,
-                load_target(found.target),
-                inspect(
-                    found.drafter,
-                    target=found.target,
-                    speculation=self._profile.drafter.speculation,
-                    engine_version=found.place.engine.version if found.place else None,
-                ),
+                target,
+                self._inspect(found.drafter, target),
                 drafter_digest=_digest(found.drafter),
                 target_digest=_digest(found.target),
             )
+
+    def _inspect(self, drafter: Path, target: TargetFiles) -> tuple[Finding, ...]:
+        place = self.preflight().place
+        return inspect(
+            drafter,
+            target=target,
+            speculation=self._profile.drafter.speculation,
+            engine_version=place.engine.version if place else None,
+        )
 
     def peek_checkpoint(self) -> Checked | None:
         """Return the static checks if they ran."""
@@ -85,7 +94,7 @@ class ProbeFiles:
         return checked
 
     def staged(self) -> Staged:
-        """Stage the drafter beside its source, positions patched.
+        """Stage the drafter beside its source, positions patched, and check once more what will be served.
 
         :raises CheckFailed: if a static check failed: a server would boot, answer, and accept nothing.
         """
@@ -112,8 +121,28 @@ class ProbeFiles:
                 target_positions=context_length(checked.target.wrapper),
                 blind=blind,
             )
+            _require_same(checked, made, self._inspect(made.path, checked.target))
         with self._phases.phase("patch", _edits(made)):
             return made
+
+
+def _require_same(checked: Checked, made: Staged, again: Iterable[Finding]) -> None:
+    """Hold the findings of the staged directory against those of its source.
+
+    :raises CheckFailed: if a check fails that did not fail on the source; its file is named.
+    """
+    before = {finding.id for finding in checked.findings if finding.status == "fail"}
+    expected = before | (_BLINDED if made.blind else set())
+    worse = [finding for finding in again if finding.status == "fail" and finding.id not in expected]
+    if worse:
+        raise CheckFailed(
+            f"not booted, because what was staged at {made.path} is not what was checked at {checked.drafter}: "
+            f"{worse[0].id}, saw {worse[0].seen}",
+            culprit="harness",
+            fix="probe again, in case the drafter changed meanwhile; if this stays, report it as a bug of "
+            "pytest-specprobe",
+            detail="\n".join(f"{finding.id}: saw {finding.seen}" for finding in worse[1:]),
+        )
 
 
 def _digest(path: Path) -> str | None:

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_specprobe.checkpoint.folder import CONFIG, MAX_CONFIG_BYTES
 from pytest_specprobe.checkpoint.header import open_regular
-from pytest_specprobe.checkpoint.read import MAX_CONFIG_BYTES, MAX_INDEX_BYTES
+from pytest_specprobe.checkpoint.shards import INDEX, weight_files
 from pytest_specprobe.errors import CheckpointError
 from pytest_specprobe.reading import Bounds, Unreadable, parse_json, read_bytes
 
-CONFIG = "config.json"
-_INDEX = "model.safetensors.index.json"
 # No pickles, no optimiser state, no code but what auto_map names: what SGLang needs and nothing else.
 _SMALL_FILES = (
     "generation_config.json",
@@ -26,7 +25,6 @@ _SMALL_FILES = (
     "chat_template.jinja",
     "chat_template.json",
 )
-_NOT_WEIGHTS = ("optimizer", "scheduler", "training_state")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +53,10 @@ def read_source(path: Path) -> Source:
     config_path = _resolve(path, CONFIG)
     config_bytes = _read(config_path, limit=MAX_CONFIG_BYTES)
     config = _parse_object(config_bytes, CONFIG)
-    names = [CONFIG, *_weights(path), *_auto_map_files(path, config)]
+    names = [CONFIG, *weight_files(path), *_auto_map_files(path, config)]
     names += [name for name in _SMALL_FILES if (path / name).exists()]
-    if (path / _INDEX).exists():
-        names.append(_INDEX)
+    if (path / INDEX).exists():
+        names.append(INDEX)
     files = {name: _resolve(path, name) for name in sorted(set(names))}
     hashes = {name: hash_file(file) for name, file in files.items()}
     digest = hashlib.sha256(json.dumps(sorted(hashes.items())).encode()).hexdigest()
@@ -69,21 +67,6 @@ def hash_file(path: Path) -> str:
     """Return the SHA-256 (hex) of a file's bytes."""
     with open_regular(path, culprit="drafter-file") as (file, _):
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _weights(path: Path) -> list[str]:
-    if (path / _INDEX).exists():
-        weight_map = _parse_object(_read(_resolve(path, _INDEX), limit=MAX_INDEX_BYTES), _INDEX).get("weight_map")
-        if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
-            raise _bad(f"{_INDEX} has no weight_map of file names", "download the checkpoint again")
-        names = sorted(set(weight_map.values()))
-    else:
-        names = sorted(f.name for f in path.glob("*.safetensors") if not f.name.startswith(_NOT_WEIGHTS))
-    if not names:
-        pickles = sorted(f.name for f in (*path.glob("*.bin"), *path.glob("*.pt")))
-        hint = f" (only pickles: {', '.join(pickles[:3])}, which are never loaded)" if pickles else ""
-        raise _bad(f"{path} holds no safetensors weights{hint}", "convert the checkpoint to safetensors")
-    return names
 
 
 def _auto_map_files(path: Path, config: dict[str, Any]) -> list[str]:

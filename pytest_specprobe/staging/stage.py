@@ -28,11 +28,12 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from pytest_specprobe.checkpoint.folder import CONFIG
 from pytest_specprobe.errors import CheckpointError, StagingError
 from pytest_specprobe.reading import Bounds, read_bytes, read_json
 from pytest_specprobe.staging.blind import fc_ranges, is_zero, zero
 from pytest_specprobe.staging.positions import Edits, patch_positions
-from pytest_specprobe.staging.sources import CONFIG, Source, hash_file, read_source
+from pytest_specprobe.staging.sources import Source, hash_file, read_source
 
 logger = logging.getLogger(__name__)
 

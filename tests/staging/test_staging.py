@@ -236,9 +236,9 @@ def _missing_shard(path: Path) -> None:
     ("spoil", "message"),
     [
         (_absent, r"config\.json is missing"),
-        (_escaping_index, "outside its folder"),
+        (_escaping_index, "outside its directory"),
         (_link_to_secret, "leads out of the checkpoint"),
-        (_only_pickles, "pickles"),
+        (_only_pickles, "only pickled weights"),
         (_fifo, "not a regular file"),
         (_missing_shard, r"gone\.safetensors is missing"),
         (lambda p: (p / "config.json").write_text("[]"), "not a JSON object"),
