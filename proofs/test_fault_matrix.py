@@ -27,6 +27,19 @@ HURRY = """
 from pytest_specprobe.server.client import Client
 Client.__init__.__kwdefaults__.update(request_timeout_s=8.0, silence_s=5.0)
 """
+# The forger poses as the servers of this row alone; two rows run at a time.
+FORGED = f"""
+import atexit, sys
+sys.path.append({str(Path(__file__).parents[1])!r})
+from tests.server.forging import forging
+POSING = forging(HERE / "forger", only=str(HERE))
+FORGER = POSING.__enter__()
+
+@atexit.register
+def ended():
+    POSING.__exit__(None, None, None)
+    print("THE KEY was heard" if b"authorization" in FORGER.heard.lower() else "no key was heard")
+"""
 DRAFTER = r"boot .* drafter: "
 PROBING = r"probe +\d.* acceptance, drafter"
 
@@ -115,11 +128,15 @@ _BOOT_FAULTS = (
     Fault(name="no memory for the KV cache", phase="boot: draft-weights", on="SGLang", exit_code=11,
           culprit="launch-flags", toml='server_args = ["--mem-fraction-static=-0.5"]',
           says="out of GPU memory while allocating the KV cache"),
-    Fault(name="port taken by another process", phase="boot: warm-up", on="SGLang", exit_code=11, culprit="machine",
+    Fault(name="port taken by another process", phase="boot: launch", on="SGLang", exit_code=11, culprit="machine",
           early="import socket\nfrom pytest_specprobe.server import boot\nTAKEN = socket.socket()\n"
-                "TAKEN.bind(('127.0.0.1', 0))\nTAKEN.listen()\nboot._free_port = lambda: TAKEN.getsockname()[1]\n"
-                "boot._PORT_ATTEMPTS = 1",
-          says="the port was taken by another process"),
+                "TAKEN.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\nTAKE = boot.HeldPort.take\n\n"
+                "def taken():\n    held = TAKE()\n    TAKEN.bind(('127.0.0.1', held.number))\n    TAKEN.listen()\n"
+                "    return held\n\nboot.HeldPort.take = taken\nboot._PORT_ATTEMPTS = 1",
+          says="another process listens on the server's port"),
+    Fault(name="another user's program on the port, yes to any key", phase="boot: launch", on="SGLang", exit_code=11,
+          culprit="machine",
+          early=FORGED, says="another process listens on the server's port: .*?forger.py.*no key was heard"),
     Fault(name="server killed (SIGKILL)", phase="boot: launch", on="SGLang", exit_code=11, culprit="machine",
           at=DRAFTER + "launch", strike=hit_server(signal.SIGKILL), says="was killed from outside"),
     Fault(name="server stopped (SIGSTOP), patience 6 s", phase="boot: launch", on="SGLang", exit_code=11,

@@ -81,6 +81,7 @@ class Proofs:
             canary=canary,
             scrubbed=server.scrubbed if server.vouched else None,
             variables=server.variables,
+            sockets=server.sockets(),
         )
 
     # --- what is known so far: nothing below asks a server ---------------------------------------------------

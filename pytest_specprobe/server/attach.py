@@ -5,15 +5,18 @@ the process that listens on the port is the recorded one (pid, start time, marke
 """
 
 import os
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pytest_specprobe.secret import Secret, Variables
-from pytest_specprobe.server import holders, ownership
+from pytest_specprobe.server import ownership
 from pytest_specprobe.server.bootlog import tail
-from pytest_specprobe.server.client import Client, is_loopback
+from pytest_specprobe.server.client import Client, checked_url, is_loopback
 from pytest_specprobe.server.closing import Closing
+from pytest_specprobe.server.listeners import Listener, listeners_of
 from pytest_specprobe.server.log_file import read_log
+from pytest_specprobe.server.port import OwnPort
 
 API_KEY_VARIABLE = "SPECPROBE_API_KEY"
 
@@ -55,6 +58,10 @@ class AttachedServer(Closing):
         """Names of the variables in the environment of the server's processes; none where they cannot be seen."""
         return ownership.variables_of(self._record) if self._record else ()
 
+    def sockets(self) -> tuple[Listener, ...] | None:
+        """Return every TCP socket that the server's processes listen on; None where they are not known."""
+        return listeners_of(_pids(self._record)) if self._record else None
+
     def alive(self) -> bool:
         """Tell whether the server answers."""
         return self.client.healthy()
@@ -83,26 +90,38 @@ def attach(url: str, *, api_key: Secret | None = None) -> AttachedServer:
 
     :param api_key: bearer key; None reads ``SPECPROBE_API_KEY`` from the environment.
     :raises ServerError: if it cannot be reached, or refuses the key.
+    :raises PortTaken: if ``specprobe serve`` has a server of this port and another process listens there; the key is
+        not sent.
     :raises MeasurementError: if it is no SGLang server.
     """
     key = api_key or Secret.variable(API_KEY_VARIABLE, Variables(os.environ))
-    client = Client(url, api_key=key)
+    url = checked_url(url, key=None)
+    record, port = _recorded(url)
+    client = Client(url, api_key=key, connected=port.require) if port else Client(url, api_key=key)
     try:
         client.server_info()
     except BaseException:
         client.close()
         raise
-    return AttachedServer(client, record=_record(client.url), api_key=key)
+    return AttachedServer(client, record=record, api_key=key)
 
 
-def _record(url: str) -> ownership.Owned | None:
-    """Return the record of the server at a URL, if the one who listens there is provably the recorded one."""
+def _recorded(url: str) -> tuple[ownership.Owned, OwnPort] | tuple[None, None]:
+    """Return the record of the server at a URL of this machine, once its own processes are seen to listen there.
+
+    :raises PortTaken: if the recorded server lives and another process listens on its port.
+    """
     parts = urlsplit(url)
     if parts.port is None or not is_loopback(parts.hostname or ""):
-        # Elsewhere, or behind a proxy: whoever answers is not known to be what runs here.
-        return None
-    listening = {holder.pid for holder in holders.port_holders(parts.port)}
+        # Elsewhere, or behind a proxy: the one who answers is not known to be what runs here.
+        return None, None
     for owned in ownership.servers():
-        if owned.port == parts.port and listening and listening <= {p.pid for p in ownership.processes_of(owned)}:
-            return owned
-    return None
+        if owned.port == parts.port:
+            port = OwnPort(owned.port, tree=partial(_pids, owned))
+            if port.answered():
+                return owned, port
+    return None, None
+
+
+def _pids(owned: ownership.Owned) -> tuple[int, ...]:
+    return tuple(process.pid for process in ownership.processes_of(owned))

@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,16 +22,17 @@ from pytest_specprobe.server.diagnosis import diagnose, says_port_taken
 from pytest_specprobe.server.gpu_memory import GpuMemory
 from pytest_specprobe.server.gpus import gpus_of
 from pytest_specprobe.server.growing_log import GrowingLog
+from pytest_specprobe.server.listeners import Listener
 from pytest_specprobe.server.own_cache import require_own
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.pinned import write_candidates
+from pytest_specprobe.server.port import LOOPBACK, HeldPort, OwnPort
 from pytest_specprobe.server.process import Supervised
 from pytest_specprobe.server.redaction import redact_command
 from pytest_specprobe.server.relative import absolute_variables, absolute_words
 from pytest_specprobe.server.spec import ServerSpec, command
 from pytest_specprobe.server.stall import StallWatch
 
-LOOPBACK = "127.0.0.1"
 _CONFIG = "server.yaml"  # SGLang reads settings from files with a YAML suffix only
 _PORT_ATTEMPTS = 3
 _TICK_S = 0.25
@@ -93,6 +93,9 @@ class Server(Protocol):
     def own_log_text(self) -> str:
         """Return the part of the log since this run has the server, redacted."""
 
+    def sockets(self) -> tuple[Listener, ...] | None:
+        """Return every TCP socket that its processes listen on; None for a server that is not vouched for."""
+
     def close(self) -> None:
         """Stop an owned server and wait until nothing of it is left; only disconnect from an attached one."""
 
@@ -148,12 +151,50 @@ def boot(
 
 
 class _PortLost(BootError):
-    """Another process took the port between our choosing it and the server's binding it."""
+    """Another process took the port between our choosing it and the server's listening on it."""
 
 
 def _launch(spec: ServerSpec, *, log_path: Path, label: str, key: Secret, again: OwnedServer | None) -> OwnedServer:
-    port = int(again.url.rpartition(":")[2]) if again else _free_port()
-    key = again.api_key if again else key
+    if again is not None:
+        supervised, about = _start(spec, again.port.number, log_path=log_path, label=label, key=again.api_key)
+        again.resume(supervised, log_path=log_path, scratch=about.scratch, gpu_memory=about.gpu_memory)
+        return again
+    held = HeldPort.take()
+    try:
+        supervised, about = _start(spec, held.number, log_path=log_path, label=label, key=key)
+    except BaseException:
+        held.close()
+        raise
+    port = OwnPort(held.number, tree=supervised.tree)
+    return OwnedServer(
+        supervised,
+        Client(f"http://{LOOPBACK}:{held.number}", api_key=key, connected=port.require),
+        command=about.command,
+        scrubbed=about.scrubbed,
+        environment=about.environment,
+        log_path=log_path,
+        scratch=about.scratch,
+        device=spec.device,
+        api_key=key,
+        gpu_memory=about.gpu_memory,
+        held=held,
+        port=port,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Launched:
+    """What a launch made of a spec: the command without its secrets, and what goes with the process."""
+
+    command: tuple[str, ...]
+    scrubbed: tuple[str, ...]
+    environment: Mapping[str, str]
+    scratch: Path
+    gpu_memory: GpuMemory | None
+
+
+def _start(spec: ServerSpec, port: int, *, log_path: Path, label: str, key: Secret) -> tuple[Supervised, _Launched]:
+    """Start the command on this port and write down that it is ours."""
     env, scrubbed = environment(spec, Variables(os.environ))
     speed = speed_variables(env)
     env = absolute_variables(env, here=Path.cwd())
@@ -163,9 +204,15 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str, key: Secret, again:
         words += ("--speculative-adaptive-config", str(write_candidates(spec, log_path)))
     marker = secrets.token_hex(16)
     scratch = ownership.scratch_dir(marker)
+    launched = _Launched(
+        command=redact_command(words),
+        scrubbed=scrubbed,
+        environment=speed,
+        scratch=scratch,
+        gpu_memory=GpuMemory() if spec.device == "cuda" else None,
+    )
     if spec.device == "cpu":
         env |= cpu.private(scratch)
-    gpu_memory = GpuMemory() if spec.device == "cuda" else None
     supervised = Supervised.start(
         (*words, "--config", str(scratch / _CONFIG)),
         # SGLang leaves its sockets behind wherever temporary files go.
@@ -186,29 +233,15 @@ def _launch(spec: ServerSpec, *, log_path: Path, label: str, key: Secret, again:
             device=spec.device,
             gpus=gpus_of(spec, env),
             drafter=spec.drafter,
-            command=redact_command(words),
+            command=launched.command,
             scrubbed=scrubbed,
-            environment=speed,
-        )
-        if again is not None:
-            again.resume(supervised, log_path=log_path, scratch=scratch, gpu_memory=gpu_memory)
-            return again
-        return OwnedServer(
-            supervised,
-            Client(f"http://{LOOPBACK}:{port}", api_key=key),
-            command=redact_command(words),
-            scrubbed=scrubbed,
-            environment=speed,
-            log_path=log_path,
-            scratch=scratch,
-            device=spec.device,
-            api_key=key,
-            gpu_memory=gpu_memory,
+            environment=launched.environment,
         )
     except BaseException:
         supervised.stop()
         ownership.forget(marker)
         raise
+    return supervised, launched
 
 
 class _Watch:
@@ -241,8 +274,8 @@ class _Watch:
                 progress(self._look(now_s))
                 self._told_s = now_s
             if now_s >= next_health_s:
-                if _listens(self._server.url) and self._server.client.healthy():
-                    self._require_ours()
+                if self._answered() and self._server.client.healthy():
+                    self._require_key()
                     self._phase = "ready"
                     progress(self._look(time.monotonic()))
                     return
@@ -290,30 +323,25 @@ class _Watch:
     def _detail(self, text: str) -> str:
         return f"last lines of {self._server.log_path}:\n{tail(text, _DETAIL_LINES)}"
 
-    def _require_ours(self) -> None:
-        """Make sure that the one who answers on the port is the one we started: it alone insists on our key."""
+    def _answered(self) -> bool:
+        """Tell whether the server listens; nothing is sent before it does, and nothing to another process."""
         try:
-            self._server.client.server_info()
-            open_to_all = httpx.get(f"{self._server.url}/server_info", timeout=30, trust_env=False).status_code == 200
-        except (ServerError, httpx.HTTPError):
-            open_to_all = True
-        if open_to_all:
-            raise _PortLost(
-                f"another server answers on {self._server.url}",
-                culprit="machine",
-                fix="run again; a free port is picked each time",
+            return self._server.port.answered()
+        except PortTaken as taken:
+            detail = self._detail(self._server.log_text())
+            raise _PortLost(taken.what, culprit=taken.culprit, fix=taken.fix, detail=detail) from taken
+
+    def _require_key(self) -> None:
+        """Make sure that the server takes our key and insists on it: anyone on this machine could use it else."""
+        self._server.client.server_info()
+        try:
+            status = httpx.get(f"{self._server.url}/server_info", timeout=30, trust_env=False).status_code
+        except httpx.HTTPError:
+            status = None
+        if status == 200:
+            raise BootError(
+                f"the server answers on {self._server.url} without its key",
+                culprit="engine",
+                fix="use an SGLang version that reads api-key from its --config file",
                 detail=self._detail(self._server.log_text()),
             )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _listens(url: str) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex((LOOPBACK, int(url.rpartition(":")[2]))) == 0

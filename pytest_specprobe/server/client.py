@@ -5,7 +5,7 @@ import ipaddress
 import logging
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -40,14 +40,22 @@ class Client(Closing):
 
     Safe to use from several threads at once.
 
+    :param connected: called after each connection is made and before the key goes over it; raises ServerError where
+        another process is at the other end.
     :param request_timeout_s: patience for one whole generation in seconds.
     :param silence_s: patience for the next piece of a streamed answer in seconds.
     """
 
     def __init__(
-        self, url: str, *, api_key: Secret | None = None, request_timeout_s: float = 600.0, silence_s: float = 120.0
+        self,
+        url: str,
+        *,
+        api_key: Secret | None = None,
+        connected: Callable[[], None] = lambda: None,
+        request_timeout_s: float = 600.0,
+        silence_s: float = 120.0,
     ) -> None:
-        self.url = _checked(url, api_key)
+        self.url = checked_url(url, key=api_key)
         self._secrets = (api_key,) if api_key else ()
         self._request_timeout_s = request_timeout_s
         self._silence_s = silence_s
@@ -60,7 +68,7 @@ class Client(Closing):
             timeout=httpx.Timeout(_PLAIN_S, connect=_CONNECT_S),
             follow_redirects=False,
             trust_env=False,
-            transport=transport(api_key, placeholder=placeholder),
+            transport=transport(api_key, placeholder=placeholder, connected=connected),
         )
 
     def __repr__(self) -> str:
@@ -332,7 +340,11 @@ class Client(Closing):
         return "".join(c if c.isprintable() else " " for c in text[:300]).strip()
 
 
-def _checked(url: str, key: Secret | None) -> str:
+def checked_url(url: str, *, key: Secret | None) -> str:
+    """Return a server's URL in the one form in which it is used; warn where ``key`` would go over it unencrypted.
+
+    :raises ServerError: if it is no URL of a server.
+    """
     url = url if "//" in url else f"http://{url}"
     problem = url_problem(url)
     if problem:

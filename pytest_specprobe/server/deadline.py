@@ -11,7 +11,7 @@ import contextlib
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpcore
@@ -32,10 +32,13 @@ def deadline(seconds: float) -> Iterator[None]:
         _local.until = None
 
 
-def transport(key: Secret | None = None, *, placeholder: str = "") -> httpx.HTTPTransport:
+def transport(
+    key: Secret | None = None, *, placeholder: str = "", connected: Callable[[], None] = lambda: None
+) -> httpx.HTTPTransport:
     """Return an httpx transport whose reads obey ``deadline``; it uses no proxy and retries nothing.
 
     :param key: what goes onto the wire where a request has ``placeholder``, a text that is in no request by chance.
+    :param connected: called after each connection is made and before a byte is sent; what it raises ends the request.
     """
     made = httpx.HTTPTransport(trust_env=False)
     pool = httpcore.ConnectionPool(
@@ -43,7 +46,7 @@ def transport(key: Secret | None = None, *, placeholder: str = "") -> httpx.HTTP
         max_connections=None,
         # A kept connection may be closed by the server as the next request goes out, which would fail a pass.
         max_keepalive_connections=0,
-        network_backend=_Backend(key, placeholder.encode()),
+        network_backend=_Backend(key, placeholder.encode(), connected),
     )
     # httpx offers no public way to hand its transport a network backend, httpcore does.
     made._pool = pool  # noqa: SLF001 - httpx takes no pool from outside
@@ -51,12 +54,20 @@ def transport(key: Secret | None = None, *, placeholder: str = "") -> httpx.HTTP
 
 
 class _Backend(httpcore.SyncBackend):
-    def __init__(self, key: Secret | None, placeholder: bytes) -> None:
+    def __init__(self, key: Secret | None, placeholder: bytes, connected: Callable[[], None]) -> None:
+        super().__init__()
         self._key = key
         self._placeholder = placeholder
+        self._connected = connected
 
     def connect_tcp(self, *args: Any, **kwargs: Any) -> httpcore.NetworkStream:
-        return _Stream(super().connect_tcp(*args, **kwargs), self._key, self._placeholder)
+        stream = _Stream(super().connect_tcp(*args, **kwargs), self._key, self._placeholder)
+        try:
+            self._connected()
+        except BaseException:
+            stream.close()
+            raise
+        return stream
 
 
 class _Stream(httpcore.NetworkStream):

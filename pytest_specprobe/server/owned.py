@@ -13,7 +13,9 @@ from pytest_specprobe.server.bootlog import tail
 from pytest_specprobe.server.client import Client
 from pytest_specprobe.server.closing import Closing
 from pytest_specprobe.server.gpu_memory import GpuMemory
+from pytest_specprobe.server.listeners import Listener, listeners_of
 from pytest_specprobe.server.log_file import blot, read_log
+from pytest_specprobe.server.port import HeldPort, OwnPort
 from pytest_specprobe.server.process import Supervised
 from pytest_specprobe.server.supervisor import marked
 
@@ -41,7 +43,11 @@ class OwnedServer(Closing):
         device: str,
         api_key: Secret,
         gpu_memory: GpuMemory | None,
+        held: HeldPort,
+        port: OwnPort,
     ) -> None:
+        self.port = port
+        self._held = held
         self.client = client
         self.url = client.url
         self.pid: int | None = supervised.pid
@@ -70,6 +76,10 @@ class OwnedServer(Closing):
         self.boot_s = boot_s
         if self._gpu_memory is not None:
             self._gpu_memory.came_up()
+
+    def sockets(self) -> tuple[Listener, ...]:
+        """Return every TCP socket that the server's processes listen on."""
+        return listeners_of(self._supervised.tree())
 
     def wait(self, timeout_s: float) -> bool:
         """Wait up to ``timeout_s`` seconds for the server to end; return whether it still runs."""
@@ -122,7 +132,10 @@ class OwnedServer(Closing):
         if self._closed:
             return
         self.client.close()
-        self.suspend()
+        try:
+            self.suspend()
+        finally:
+            self._held.close()
         self._closed = True
 
     def suspend(self) -> None:
@@ -146,6 +159,7 @@ class OwnedServer(Closing):
     def resume(self, supervised: Supervised, *, log_path: Path, scratch: Path, gpu_memory: GpuMemory | None) -> None:
         """Take over the process that serves at this address again; whoever holds the client goes on with it."""
         self._supervised, self._stopped = supervised, False
+        self.port.follow(supervised.tree)
         self._scratch = scratch
         self.pid, self.boot_s = supervised.pid, None
         self.log_path = self._log_path = log_path

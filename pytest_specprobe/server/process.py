@@ -16,7 +16,7 @@ from pytest_specprobe.errors import BootError, ServerError
 from pytest_specprobe.reading import Bounds, Unreadable, parse_json
 from pytest_specprobe.secret import Secret, Variables
 from pytest_specprobe.server import supervisor
-from pytest_specprobe.server.supervisor import MARKER_VARIABLE, marked
+from pytest_specprobe.server.supervisor import MARKER_VARIABLE, descendants, marked
 
 logger = logging.getLogger(__name__)
 
@@ -126,6 +126,10 @@ class Supervised:
                 self.ended = True
             self._hear(piece)
         return not self.ended
+
+    def tree(self) -> tuple[int, ...]:
+        """Return the pids of the server's living processes: all that are below its supervisor."""
+        return tuple(process.pid for process in descendants(self._process.pid))
 
     def stop(self) -> None:
         """End the server and wait until nothing of it is left; does nothing the second time.

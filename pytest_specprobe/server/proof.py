@@ -14,6 +14,7 @@ from pytest_specprobe.server.bootlog import faults
 from pytest_specprobe.server.child_environment import forging_variables
 from pytest_specprobe.server.client import is_loopback
 from pytest_specprobe.server.info import ServerInfo
+from pytest_specprobe.server.listeners import Listener
 from pytest_specprobe.server.spec import ServerSpec
 
 ALGORITHM = "EAGLE3"
@@ -27,6 +28,7 @@ def prove(
     canary: Generation,
     scrubbed: tuple[str, ...] | None,
     variables: tuple[str, ...] = (),
+    sockets: tuple[Listener, ...] | None = None,
 ) -> tuple[Finding, ...]:
     """Return every proof, passing ones too; for a baseline (no drafter in ``spec``), that nothing speculates.
 
@@ -34,11 +36,12 @@ def prove(
     :param scrubbed: names scrubbed from the environment of a server that is owned or vouched for; None for any other,
         where simulated acceptance cannot be seen from outside.
     :param variables: names seen in the environment of the processes of a server that is vouched for.
+    :param sockets: what the processes of a server that is owned or vouched for listen on; None for any other.
     """
     vouched = scrubbed is not None
     door = (_host(info, vouched=vouched), _remote_code(info, spec, vouched=vouched))
     if spec.drafter is None:
-        return (_plain(info, canary), *door, _log(log_text))
+        return (_plain(info, canary), *door, _log(log_text), _sockets(info, sockets))
     speculates = info.algorithm is not None or bool(canary.rounds)
     return (
         _algorithm(info),
@@ -53,6 +56,7 @@ def prove(
         *door,
         _simulated(spec, scrubbed, variables),
         _log(log_text),
+        _sockets(info, sockets),
     )
 
 
@@ -233,6 +237,33 @@ def _log(log_text: str | None) -> Finding:
         why="A part of the server failed and was worked around or lost; what it measures from then on is not what "
         "was asked for.",
         fix="read the log around these lines",
+    )
+
+
+def _sockets(info: ServerInfo, sockets: tuple[Listener, ...] | None) -> Finding:
+    http = info.effective().get("port")
+    exposed = [one for one in sockets or () if not one.on_loopback]
+    # A CUDA server's torch store listens on all interfaces, whatever it is told; it asks for no key, and serves none.
+    elsewhere = [] if info.effective().get("device") == "cpu" else [one for one in exposed if one.port != http]
+    wrong = [str(one) for one in exposed if one not in elsewhere]
+    if sockets is not None and http is not None and http not in {one.port for one in sockets}:
+        wrong.append(f"no socket of the server's on port {http}, where it says it is")
+    if sockets is None:
+        seen = "not visible (attached server)"
+    elif wrong:
+        seen = ", ".join(wrong)
+    else:
+        also = f"; {len(elsewhere)} more on other interfaces: {', '.join(map(str, elsewhere))}" if elsewhere else ""
+        seen = f"{len(sockets) - len(elsewhere)} sockets on loopback{also}"
+    return _finding(
+        "proof.sockets",
+        passed=not wrong,
+        skipped=sockets is None,
+        culprit="launch-flags",
+        seen=seen,
+        expected="HTTP on loopback alone; of a CPU server every socket",
+        why="Another machine could use the server while it is measured, or read what it is asked.",
+        fix="take --host, and flags that open more ports, out of the server_args",
     )
 
 

@@ -4,6 +4,7 @@ Started as ``python -m sglang.launch_server ...`` would be; behaves as the JSON 
 
     log        text to print first                  exit      exit code after the log (the server dies)
     silent     True: do nothing at all, for ever    spin      True: be busy for ever, without a word
+    late       seconds before it listens, as SGLang imports and loads for long
     never      True: run, but never be healthy      chatty    True: print a line every 50 ms for ever
     children   True: start a deaf, daemonised grandchild and a deaf child
     open       True: accept requests without the key
@@ -267,6 +268,7 @@ def main() -> None:
         sys.stdout.write("still here\n")
         sys.stdout.flush()
         time.sleep(0.05)
+    time.sleep(PLAN.get("late", 0))
     Handler.key = json.loads(Path(argument("--config")).read_text().partition(":")[2])
     address = (argument("--host"), int(argument("--port")))
     try:

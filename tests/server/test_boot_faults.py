@@ -14,8 +14,9 @@ import pytest
 
 from pytest_specprobe.errors import BootError, PortTaken, ServerError
 from pytest_specprobe.server import boot as boot_module
-from pytest_specprobe.server import boot_times, holders, ownership, supervisor
+from pytest_specprobe.server import boot_times, ownership, supervisor
 from pytest_specprobe.server.boot import BootProgress, boot
+from pytest_specprobe.server.port import HeldPort, OwnPort
 from pytest_specprobe.server.process import Supervised
 from pytest_specprobe.server.spec import ServerSpec
 from pytest_specprobe.server.stall import StallWatch
@@ -97,32 +98,39 @@ def test_an_interpreter_without_sglang_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("linger", [False, True])
-def test_a_port_that_others_take_is_tried_anew_and_then_named(
+def test_a_port_that_others_take_between_two_looks_is_tried_anew_and_then_named(
     fake_spec: MakeSpec, tmp_path: Path, monkeypatch: Any, linger: bool
 ) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port: int = taken.getsockname()[1]
-        asked: list[int] = []
+    takers: list[socket.socket] = []
+    take = HeldPort.take
 
-        def always_taken() -> int:
-            asked.append(port)
-            return port
+    def taken() -> HeldPort:
+        held = take()
+        taker = socket.socket()
+        taker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taker.bind(("127.0.0.1", held.number))
+        taker.listen()
+        takers.append(taker)
+        return held
 
-        monkeypatch.setattr(boot_module, "_free_port", always_taken)
-        spec = fake_spec(tell=str(tmp_path / "pids"), linger=linger)
+    monkeypatch.setattr(HeldPort, "take", taken)
+    monkeypatch.setattr(OwnPort, "answered", lambda _: False)
+    spec = fake_spec(tell=str(tmp_path / "pids"), linger=linger)
+    try:
         with pytest.raises(PortTaken, match="the port was taken") as caught:
             boot(spec, log_path=tmp_path / "server.log", timeout_s=60)
-        assert len(asked) == 3
+        assert len(takers) == 3
         assert caught.value.culprit == "machine"
         assert os.strerror(errno.EADDRINUSE).lower() in caught.value.detail.lower()
-        assert [h.pid for h in holders.port_holders(port)] == [os.getpid()]
+    finally:
+        for taker in takers:
+            taker.close()
 
 
-def test_a_strangers_server_on_our_port_is_not_taken_for_ours(fake_spec: MakeSpec, tmp_path: Path) -> None:
-    with pytest.raises(PortTaken, match="another server answers"):
-        boot(fake_spec(tell=str(tmp_path / "pids"), open=True), log_path=tmp_path / "server.log", timeout_s=60)
+def test_a_server_that_answers_without_its_key_is_refused(fake_spec: MakeSpec, tmp_path: Path) -> None:
+    error = fails(fake_spec(tell=str(tmp_path / "pids"), open=True), tmp_path)
+    assert "without its key" in error.what
+    assert error.culprit == "engine"
 
 
 def test_an_exception_while_watching_ends_the_server(fake_spec: MakeSpec, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """``/server_info`` as real servers answer it, and the proofs: each fault fails exactly its own."""
 
 import copy
+import ipaddress
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,11 @@ from pytest_specprobe.findings import Finding
 from pytest_specprobe.measure.records import Generation
 from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.server.info import ServerInfo, differences
+from pytest_specprobe.server.listeners import Listener
 from pytest_specprobe.server.proof import prove
 from pytest_specprobe.server.spec import ServerSpec
 
+ANY = str(ipaddress.IPv4Address(0))
 ANSWER: dict[str, Any] = {
     "version": "0.5.23",
     "model_path": "/m",
@@ -36,6 +39,7 @@ ANSWER: dict[str, Any] = {
     "speculative_accept_threshold_acc": 1.0,
     "internal_states": [{"avg_spec_accept_length": 1.25, "max_running_requests": 48, "memory_usage": {"weight": 1}}],
 }
+OWN = (Listener("127.0.0.1", ANSWER["port"], inode=1, uid=0),)
 SPEC = ServerSpec(
     model="/m", drafter=Path("/d"), speculation=Speculation(num_steps=2, eagle_topk=1, num_draft_tokens=3)
 )
@@ -58,9 +62,10 @@ def canary(**changes: Any) -> Generation:
 def proofs(
     *, info: dict[str, Any] | None = None, spec: ServerSpec = SPEC, log: str | None = "fine\n",
     done: Generation | None = None, scrubbed: tuple[str, ...] | None = (),
+    sockets: tuple[Listener, ...] | None = OWN,
 ) -> tuple[Finding, ...]:  # fmt: skip
     parsed = ServerInfo.parse(info or answer())
-    return prove(parsed, spec=spec, log_text=log, canary=done or canary(), scrubbed=scrubbed)
+    return prove(parsed, spec=spec, log_text=log, canary=done or canary(), scrubbed=scrubbed, sockets=sockets)
 
 
 def failing(findings: tuple[Finding, ...]) -> list[str]:
@@ -230,15 +235,17 @@ def of_cuda(name: str) -> dict[str, Any]:
 
 
 def test_the_answer_of_a_cuda_server_proves_what_it_was_booted_as() -> None:
-    assert failing(proofs(spec=OF_CUDA, info=of_cuda("eagle3"))) == []
-    assert failing(proofs(spec=replace(OF_CUDA, speculation=SPEC.speculation), info=of_cuda("eagle3"))) == [
-        "proof.settings"
-    ]
-    plain = canary(rounds=None, accepted=None, histogram=None)
+    own = listening(("127.0.0.1", 31003))
+    assert failing(proofs(spec=OF_CUDA, info=of_cuda("eagle3"), sockets=own)) == []
+    other = replace(OF_CUDA, speculation=SPEC.speculation)
+    assert failing(proofs(spec=other, info=of_cuda("eagle3"), sockets=own)) == ["proof.settings"]
+    plain, of_plain = canary(rounds=None, accepted=None, histogram=None), listening(("127.0.0.1", 31000))
     baseline = ServerSpec(model="smol")
-    assert failing(proofs(spec=baseline, info=of_cuda("baseline"), done=plain)) == []
-    assert failing(proofs(spec=OF_CUDA, info=of_cuda("baseline"), done=plain)) == ["proof.algorithm"]
-    assert failing(proofs(spec=baseline, info=of_cuda("eagle3"))) == ["proof.baseline-speculates"]
+    assert failing(proofs(spec=baseline, info=of_cuda("baseline"), done=plain, sockets=of_plain)) == []
+    assert failing(proofs(spec=OF_CUDA, info=of_cuda("baseline"), done=plain, sockets=of_plain)) == [
+        "proof.algorithm"
+    ]
+    assert failing(proofs(spec=baseline, info=of_cuda("eagle3"), sockets=own)) == ["proof.baseline-speculates"]
 
 
 def test_the_answer_of_a_cuda_server_holds_what_is_read_of_it() -> None:
@@ -254,3 +261,31 @@ def test_the_answer_of_a_cuda_server_holds_what_is_read_of_it() -> None:
         "bs", "effective_max_running_requests_per_dp", "max_running_requests", "max_total_num_tokens",
         "pp_max_micro_batch_size",
     }  # fmt: skip
+
+
+def listening(*places: tuple[str, int]) -> tuple[Listener, ...]:
+    return tuple(Listener(address, port, inode=at, uid=0) for at, (address, port) in enumerate(places))
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize(
+    ("device", "places", "status", "seen"),
+    [
+        ("cpu", (("127.0.0.1", 31003), ("::1", 5)), "pass", "2 sockets on loopback"),
+        ("cpu", (("127.0.0.1", 31003), (ANY, 5)), "fail", f"{ANY}:5"),
+        ("cuda", (("127.0.0.1", 31003), ("::", 5)), "pass", "1 sockets on loopback; 1 more on other interfaces"),
+        ("cuda", ((ANY, 31003),), "fail", f"{ANY}:31003"),
+        ("cuda", (("127.0.0.1", 5),), "fail", "no socket of the server's on port 31003"),
+        ("cuda", (), "fail", "no socket of the server's on port 31003"),
+        ("cuda", None, "skip", "not visible"),
+    ],
+)
+def test_a_server_that_other_machines_can_reach_fails(
+    device: str, places: tuple[tuple[str, int], ...] | None, status: str, seen: str, plain: bool
+) -> None:
+    said = answer(port=31003, device=device)
+    sockets = None if places is None else listening(*places)
+    spec = ServerSpec(model="m") if plain else SPEC
+    finding = next(f for f in proofs(info=said, spec=spec, sockets=sockets) if f.id == "proof.sockets")
+    assert finding.status == status
+    assert seen in finding.seen

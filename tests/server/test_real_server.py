@@ -148,8 +148,11 @@ def test_every_proof_passes_and_the_scrubbed_variable_is_named(booted: Any, tiny
         log_text=server.log_text(),
         canary=server.client.generate(PROMPT, max_new_tokens=8, ignore_eos=True),
         scrubbed=server.scrubbed,
+        sockets=server.sockets(),
     )
     assert {f.id: f.status for f in findings if f.status != "pass"} == {}
+    assert len(server.sockets()) > 1
+    assert f"{len(server.sockets())} sockets on loopback" in {f.seen for f in findings}
     simulated = next(f for f in findings if f.id == "proof.simulated-acceptance")
     assert "SGLANG_SIMULATE_ACC_LEN" in simulated.seen
 
