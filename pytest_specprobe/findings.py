@@ -41,6 +41,32 @@ class Finding:
         )
 
 
+def finding(
+    finding_id: str,
+    *,
+    passed: bool,
+    culprit: Culprit,
+    seen: str,
+    expected: str,
+    why: str,
+    fix: str,
+    severity: Severity = "error",
+    skipped: bool = False,
+) -> Finding:
+    """Return the finding of one check; ``skipped`` (there is nothing to look at) goes before ``passed``."""
+    status: Status = "skip" if skipped else "pass" if passed else "fail"
+    return Finding(
+        id=finding_id,
+        severity=severity,
+        status=status,
+        culprit=culprit,
+        seen=seen,
+        expected=expected,
+        why=why,
+        fix=fix,
+    )
+
+
 def failed(findings: Iterable[Finding], *, severity: Severity = "error") -> tuple[Finding, ...]:
     """Return the findings of this severity that did not pass, in order."""
     return tuple(f for f in findings if f.status == "fail" and f.severity == severity)

@@ -7,14 +7,13 @@ looser rules answers every request correctly; only these checks tell it apart.
 from dataclasses import replace
 from pathlib import PurePath
 
-from pytest_specprobe.errors import Culprit
-from pytest_specprobe.findings import Finding, Severity, Status
+from pytest_specprobe.findings import Finding, finding
 from pytest_specprobe.measure.records import Generation
 from pytest_specprobe.server.bootlog import faults
 from pytest_specprobe.server.child_environment import forging_variables
-from pytest_specprobe.server.client import is_loopback
 from pytest_specprobe.server.info import ServerInfo
 from pytest_specprobe.server.listeners import Listener
+from pytest_specprobe.server.reach import reachable
 from pytest_specprobe.server.spec import ServerSpec
 
 ALGORITHM = "EAGLE3"
@@ -39,9 +38,9 @@ def prove(
     :param sockets: what the processes of a server that is owned or vouched for listen on; None for any other.
     """
     vouched = scrubbed is not None
-    door = (_host(info, vouched=vouched), _remote_code(info, spec, vouched=vouched))
+    reach = reachable(info, spec, vouched=vouched, sockets=sockets)
     if spec.drafter is None:
-        return (_plain(info, canary), *door, _log(log_text), _sockets(info, sockets))
+        return (_plain(info, canary), *reach, _log(log_text))
     speculates = info.algorithm is not None or bool(canary.rounds)
     return (
         _algorithm(info),
@@ -53,10 +52,9 @@ def prove(
             from_none=not speculates,
         ),
         _pinned(info, spec) if spec.candidates else _adaptive(info),
-        *door,
+        *reach,
         _simulated(spec, scrubbed, variables),
         _log(log_text),
-        _sockets(info, sockets),
     )
 
 
@@ -68,7 +66,7 @@ def _follows(*findings: Finding, from_none: bool) -> tuple[Finding, ...]:
 
 
 def _algorithm(info: ServerInfo) -> Finding:
-    return _finding(
+    return finding(
         "proof.algorithm",
         passed=info.algorithm == ALGORITHM,
         culprit="launch-flags",
@@ -84,7 +82,7 @@ def _draft_path(info: ServerInfo, spec: ServerSpec, *, owned: bool) -> Finding:
     seen, wanted = PurePath(info.draft_model_path or ""), PurePath(spec.drafter or "")
     # Someone else's server may hold the same drafter at another place, so there only the name can be compared.
     same = seen == wanted if owned else seen.name == wanted.name
-    return _finding(
+    return finding(
         "proof.draft-path",
         passed=same and bool(info.draft_model_path),
         severity="error" if owned or not info.draft_model_path else "warning",
@@ -101,7 +99,7 @@ def _settings(info: ServerInfo, spec: ServerSpec) -> Finding:
     wanted = spec.speculation
     seen = (info.num_steps, info.eagle_topk, info.num_draft_tokens)
     expected = (wanted.num_steps, wanted.eagle_topk, wanted.num_draft_tokens) if wanted else (None, None, None)
-    return _finding(
+    return finding(
         "proof.settings",
         passed=seen == expected,
         culprit="launch-flags",
@@ -115,7 +113,7 @@ def _settings(info: ServerInfo, spec: ServerSpec) -> Finding:
 
 def _threshold(info: ServerInfo) -> Finding:
     seen = (info.accept_threshold_single, info.accept_threshold_acc)
-    return _finding(
+    return finding(
         "proof.lossy-threshold",
         passed=seen == (1.0, 1.0),
         culprit="launch-flags",
@@ -129,7 +127,7 @@ def _threshold(info: ServerInfo) -> Finding:
 
 def _canary(canary: Generation) -> Finding:
     rounds = canary.rounds or 0
-    return _finding(
+    return finding(
         "proof.not-speculating",
         passed=rounds > 0,
         culprit="engine",
@@ -144,7 +142,7 @@ def _canary(canary: Generation) -> Finding:
 
 def _adaptive(info: ServerInfo) -> Finding:
     adaptive = info.effective().get("speculative_adaptive") is True
-    return _finding(
+    return finding(
         "proof.adaptive",
         passed=not adaptive,
         severity="warning",
@@ -159,7 +157,7 @@ def _adaptive(info: ServerInfo) -> Finding:
 
 def _pinned(info: ServerInfo, spec: ServerSpec) -> Finding:
     adaptive = info.effective().get("speculative_adaptive") is True
-    return _finding(
+    return finding(
         "proof.adaptive",
         passed=adaptive,
         culprit="engine",
@@ -168,40 +166,6 @@ def _pinned(info: ServerInfo, spec: ServerSpec) -> Finding:
         why="Where SGLang's adaptive runtime cannot run, it says so in a log line and boots with one step count.",
         fix="measure each setting on a server of its own; the log says what 'speculative_adaptive disabled' is for",
     )
-
-
-def _host(info: ServerInfo, *, vouched: bool) -> Finding:
-    seen = info.settings.get("host")
-    return _finding(
-        "proof.host",
-        passed=isinstance(seen, str) and is_loopback(seen),
-        skipped=not vouched or seen is None,
-        culprit="launch-flags",
-        seen=_told(seen, vouched=vouched),
-        expected="a loopback address",
-        why="On any other address every machine of the network reaches the server while it runs.",
-        fix="take what changes the address out of server_args and of the environment",
-    )
-
-
-def _remote_code(info: ServerInfo, spec: ServerSpec, *, vouched: bool) -> Finding:
-    seen = info.settings.get("trust_remote_code")
-    return _finding(
-        "proof.remote-code",
-        passed=seen is spec.trust_remote_code,
-        skipped=not vouched or seen is None,
-        culprit="launch-flags",
-        seen=_told(seen, vouched=vouched),
-        expected=f"trust_remote_code {spec.trust_remote_code}, as the target's profile says",
-        why="A server that trusts remote code runs the Python files of its checkpoints.",
-        fix="say trust_remote_code in the target's profile, and nowhere else",
-    )
-
-
-def _told(seen: object, *, vouched: bool) -> str:
-    if not vouched:
-        return "not held: another's server"
-    return "nothing: the server does not say" if seen is None else str(seen)[:80]
 
 
 def _simulated(spec: ServerSpec, scrubbed: tuple[str, ...] | None, variables: tuple[str, ...]) -> Finding:
@@ -213,7 +177,7 @@ def _simulated(spec: ServerSpec, scrubbed: tuple[str, ...] | None, variables: tu
         seen = ", ".join(forged)
     else:
         seen = f"none (scrubbed: {', '.join(removed)})" if removed else "none"
-    return _finding(
+    return finding(
         "proof.simulated-acceptance",
         passed=not forged,
         skipped=scrubbed is None,
@@ -227,7 +191,7 @@ def _simulated(spec: ServerSpec, scrubbed: tuple[str, ...] | None, variables: tu
 
 def _log(log_text: str | None) -> Finding:
     seen = faults(log_text) if log_text is not None else ()
-    return _finding(
+    return finding(
         "proof.log-errors",
         passed=not seen,
         skipped=log_text is None,
@@ -240,35 +204,8 @@ def _log(log_text: str | None) -> Finding:
     )
 
 
-def _sockets(info: ServerInfo, sockets: tuple[Listener, ...] | None) -> Finding:
-    http = info.effective().get("port")
-    exposed = [one for one in sockets or () if not one.on_loopback]
-    # A CUDA server's torch store listens on all interfaces, whatever it is told; it asks for no key, and serves none.
-    elsewhere = [] if info.effective().get("device") == "cpu" else [one for one in exposed if one.port != http]
-    wrong = [str(one) for one in exposed if one not in elsewhere]
-    if sockets is not None and http is not None and http not in {one.port for one in sockets}:
-        wrong.append(f"no socket of the server's on port {http}, where it says it is")
-    if sockets is None:
-        seen = "not visible (attached server)"
-    elif wrong:
-        seen = ", ".join(wrong)
-    else:
-        also = f"; {len(elsewhere)} more on other interfaces: {', '.join(map(str, elsewhere))}" if elsewhere else ""
-        seen = f"{len(sockets) - len(elsewhere)} sockets on loopback{also}"
-    return _finding(
-        "proof.sockets",
-        passed=not wrong,
-        skipped=sockets is None,
-        culprit="launch-flags",
-        seen=seen,
-        expected="HTTP on loopback alone; of a CPU server every socket",
-        why="Another machine could use the server while it is measured, or read what it is asked.",
-        fix="take --host, and flags that open more ports, out of the server_args",
-    )
-
-
 def _plain(info: ServerInfo, canary: Generation) -> Finding:
-    return _finding(
+    return finding(
         "proof.baseline-speculates",
         passed=info.algorithm is None and not canary.rounds,
         culprit="launch-flags",
@@ -276,29 +213,4 @@ def _plain(info: ServerInfo, canary: Generation) -> Finding:
         expected="plain decoding",
         why="A baseline that speculates itself makes every drafter look useless.",
         fix="start the baseline without --speculative-* flags",
-    )
-
-
-def _finding(
-    finding_id: str,
-    *,
-    passed: bool,
-    culprit: Culprit,
-    seen: str,
-    expected: str,
-    why: str,
-    fix: str,
-    severity: Severity = "error",
-    skipped: bool = False,
-) -> Finding:
-    status: Status = "skip" if skipped else "pass" if passed else "fail"
-    return Finding(
-        id=finding_id,
-        severity=severity,
-        status=status,
-        culprit=culprit,
-        seen=seen,
-        expected=expected,
-        why=why,
-        fix=fix,
     )

@@ -27,7 +27,7 @@ def serving(spec: ServerSpec, tmp_path: Path) -> Iterator[OwnedServer]:
         yield server
 
 
-def generate(server: OwnedServer, **limits: float) -> Generation:
+def generate(server: OwnedServer, **limits: Any) -> Generation:
     client = Client(server.url, api_key=server.api_key, **{"request_timeout_s": 3.0, "silence_s": 2.0, **limits})
     with client:
         return client.generate(PROMPT, max_new_tokens=6, ignore_eos=True)
