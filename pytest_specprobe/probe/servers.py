@@ -131,6 +131,7 @@ class ProbeServers:
             drafter=drafter,
             speculation=self._profile.drafter.speculation,
             tp=self._profile.target.tp,
+            trust_remote_code=self._profile.target.trust_remote_code,
         )
 
     def booter(self) -> Booter:

@@ -60,6 +60,25 @@ def test_it_holds_two_proved_servers_and_a_second_process_probes_both(serve: Any
     assert ownership.servers() == ()
 
 
+def test_a_probe_of_it_proves_who_can_reach_it_and_whose_code_it_runs(serve: Any, tmp_path: Path) -> None:
+    profiles = tmp_path / "trusting.toml"
+    profiles.write_text("[targets.mini_llama]\ntrust_remote_code = true\n")
+    held = serve("--profiles", str(profiles))
+    said = held.ready()
+    key = Path(said["key_file"]).read_text().strip()
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--specprobe-drafter=dense_mini"]
+    command += [f"--specprobe-profiles={profiles}", f"--specprobe-server={said['drafter']['url']}"]
+    command += ["--specprobe-baseline=none", "specprobe/test_boot.py"]
+    env = {**os.environ, "SPECPROBE_API_KEY": key}
+    run = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    (entry,) = json.loads((tmp_path / ".specprobe" / "report.json").read_text())["drafters"]
+    checks = {check["id"]: (check["status"], check["seen"]) for check in entry["checks"]}
+    assert checks["proof.host"] == ("pass", "127.0.0.1")
+    assert checks["proof.remote-code"] == ("pass", "True")
+    assert checks["proof.sockets"] == ("pass", "1 sockets on loopback")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_it_ends_cleanly_when_told(serve: Any, number: signal.Signals) -> None:
     held = serve()
