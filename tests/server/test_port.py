@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_specprobe.errors import PortTaken, ServerError
+from pytest_specprobe.secret import Secret
 from pytest_specprobe.server import listeners as listeners_module
 from pytest_specprobe.server import ownership
 from pytest_specprobe.server.attach import attach
@@ -30,7 +31,7 @@ from tests.server.forging import forging
 MakeSpec = Callable[..., ServerSpec]
 HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 ANY = str(ipaddress.IPv4Address(0))
-KEY = "a-key-that-no-other-program-may-see"
+KEY = Secret("a-key-that-no-other-program-may-see")
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_a_forger_on_the_port_gets_no_key_and_no_verdict(fake_spec: MakeSpec, tm
     with forging(tmp_path / "forger") as forger, pytest.raises(PortTaken) as caught:
         boot(fake_spec(late=5), log_path=tmp_path / "server.log", timeout_s=60, api_key=KEY)
     assert len(forger.ports) >= 3, "it took the port of each attempt"
-    assert KEY.encode() not in forger.heard
+    assert KEY.reveal().encode() not in forger.heard
     assert b"authorization" not in forger.heard.lower()
     assert "another process listens on the server's port" in caught.value.what
     assert "forger.py" in caught.value.what
