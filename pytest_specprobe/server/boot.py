@@ -12,7 +12,7 @@ from typing import Protocol, Self
 import httpx
 
 from pytest_specprobe.engines import cpu
-from pytest_specprobe.errors import BootError, Culprit, PortTaken, ServerError
+from pytest_specprobe.errors import BootError, Culprit, PortTaken
 from pytest_specprobe.secret import Secret, Variables
 from pytest_specprobe.server import boot_times, ownership
 from pytest_specprobe.server.bootlog import Phase, advance, tail
