@@ -15,6 +15,7 @@ from pytest_specprobe.checkpoint import (
     fusion,
     head,
     lineage,
+    own_code,
     rope,
     vocab_marks,
     vocab_offsets,
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from pytest_specprobe.profiles import Speculation
 
 _ROOMS = (
-    files, configs, compat, accounting, head, fusion, aux_layers, rope, vocab_offsets, vocab_marks, lineage, contents,
+    files, own_code, configs, compat, accounting, head, fusion, aux_layers, rope, vocab_offsets, vocab_marks, lineage,
+    contents,
 )  # fmt: skip
 CHECKS: tuple[Check, ...] = tuple(check for room in _ROOMS for check in room.CHECKS)
 

@@ -155,4 +155,6 @@ def _digest(path: Path) -> str | None:
 def _edits(made: Staged) -> str:
     if not made.patched:
         return "nothing to patch"
-    return ", ".join(f"{key} {old} -> {new}" for key, (old, new) in made.patched.items())
+    return ", ".join(
+        f"{key} left out" if new is None else f"{key} {old} -> {new}" for key, (old, new) in made.patched.items()
+    )

@@ -12,7 +12,7 @@ from pytest_specprobe.checkpoint.shards import INDEX, weight_files
 from pytest_specprobe.errors import CheckpointError
 from pytest_specprobe.reading import Bounds, Unreadable, parse_json, read_bytes
 
-# No pickles, no optimiser state, no code but what auto_map names: what SGLang needs and nothing else.
+# No pickles, no optimiser state, no code: what SGLang needs and nothing else.
 _SMALL_FILES = (
     "generation_config.json",
     "tokenizer.json",
@@ -53,7 +53,7 @@ def read_source(path: Path) -> Source:
     config_path = _resolve(path, CONFIG)
     config_bytes = _read(config_path, limit=MAX_CONFIG_BYTES)
     config = _parse_object(config_bytes, CONFIG)
-    names = [CONFIG, *weight_files(path), *_auto_map_files(path, config)]
+    names = [CONFIG, *weight_files(path)]
     names += [name for name in _SMALL_FILES if (path / name).exists()]
     if (path / INDEX).exists():
         names.append(INDEX)
@@ -67,16 +67,6 @@ def hash_file(path: Path) -> str:
     """Return the SHA-256 (hex) of a file's bytes."""
     with open_regular(path, culprit="drafter-file") as (file, _):
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _auto_map_files(path: Path, config: dict[str, Any]) -> list[str]:
-    auto_map = config.get("auto_map")
-    if not isinstance(auto_map, dict):
-        return []
-    modules = {str(value).partition(".")[0] for value in auto_map.values() if isinstance(value, str)}
-    return [
-        f"{module}.py" for module in sorted(modules) if module.isidentifier() and (path / f"{module}.py").exists()
-    ]
 
 
 def _resolve(path: Path, name: str) -> Path:

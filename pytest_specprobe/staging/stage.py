@@ -32,6 +32,7 @@ from pytest_specprobe.checkpoint.folder import CONFIG
 from pytest_specprobe.errors import CheckpointError, StagingError
 from pytest_specprobe.reading import Bounds, read_bytes, read_json
 from pytest_specprobe.staging.blind import fc_ranges, is_zero, zero
+from pytest_specprobe.staging.own_code import without_code
 from pytest_specprobe.staging.positions import Edits, patch_positions
 from pytest_specprobe.staging.sources import Source, hash_file, read_source
 
@@ -48,7 +49,7 @@ class Staged:
     """A staged directory: where it is, what it was made from, and every edit.
 
     ``source_digest`` is the SHA-256 (hex) over the names and contents of the staged source files. ``patched``
-    maps each edited key of ``config.json`` to ``(old, new)``; old is None where the key was absent. With
+    maps each edited key of ``config.json`` to ``(old, new)``; None stands for a key that was or is absent. With
     ``blind`` the bytes of ``fc.weight`` (and ``fc.bias``) are zero in the staged copy.
     """
 
@@ -70,10 +71,10 @@ def stage(source: Path, *, cache: Path, target_positions: int | None, blind: boo
     :raises StagingError: the staged directory could not be made.
     """
     checkpoint = read_source(source)
-    config = checkpoint.config
-    patched: Edits = {}
+    config, patched = without_code(checkpoint.config)
     if target_positions is not None:
-        config, patched = patch_positions(checkpoint.config, target_positions=target_positions)
+        config, reached = patch_positions(config, target_positions=target_positions)
+        patched |= reached
     config_bytes = _dump(config) if patched else checkpoint.config_bytes
     name = _name(checkpoint, patched, blind=blind)
     final = cache / name

@@ -269,6 +269,13 @@ MUTATIONS = [
         "drafter-file",
         spoil=lambda p: (p / "training_state.pt").write_bytes(b"x"),
     ),
+    # the drafter's own code
+    Mutation(
+        "auto_map", "file.own-code", "drafter-config", drafter=config(auto_map={"AutoConfig": "configuration_x.Y"})
+    ),
+    Mutation(
+        "python file", "file.own-code", "drafter-config", spoil=lambda p: (p / "modeling_x.py").write_bytes(b"")
+    ),
     # config
     Mutation("EAGLE", "config.eagle-not-eagle3", "launch-flags", options={"algorithm": "EAGLE"}),
     Mutation(

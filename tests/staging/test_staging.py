@@ -1,6 +1,7 @@
 """Staging: the source untouched, the copy complete, the blind control blind, two processes at once safe."""
 
 import hashlib
+import importlib.util
 import json
 import os
 import subprocess
@@ -46,6 +47,51 @@ def fingerprint(path: Path) -> dict[str, tuple[str, int, int, int]]:
         for f in sorted(path.rglob("*"))
         if f.is_file()
     }
+
+
+@pytest.mark.parametrize("positions", [None, 2048])
+@pytest.mark.parametrize("blind", [False, True])
+def test_a_drafters_own_code_is_neither_staged_nor_named(
+    tmp_path: Path, *, positions: int | None, blind: bool
+) -> None:
+    """SGLang follows ``auto_map`` on the permission that the profile gives the target."""
+    theirs = {"AutoConfig": "configuration_x.Y", "AutoModel": "else/where--modeling_x.Z"}
+    nested = {"hidden_size": 4, "auto_map": theirs}
+    path = drafter(tmp_path / "own", auto_map=theirs, text_config=nested, max_position_embeddings=1024)
+    for name in ("configuration_x.py", "modeling_x.py"):
+        (path / name).write_text("raise SystemExit('ran')")
+    before = fingerprint(path)
+    staged = stage(path, cache=tmp_path / "cache", target_positions=positions, blind=blind)
+    assert not [f.name for f in staged.path.iterdir() if f.suffix == ".py"]
+    written = (staged.path / "config.json").read_text()
+    assert "auto_map" not in written
+    assert json.loads(written)["text_config"]["hidden_size"] == 4
+    edits = {key: staged.patched[key] for key in ("auto_map", "text_config.auto_map")}
+    assert edits == dict.fromkeys(edits, (theirs, None))
+    assert fingerprint(path) == before
+    assert stage(path, cache=tmp_path / "cache", target_positions=positions, blind=blind) == staged
+
+
+ASK_CONFIG = "import sys; from transformers import AutoConfig; print(AutoConfig.from_pretrained(sys.argv[1], {}))"
+
+
+def test_what_reads_the_staged_config_as_sglang_does_runs_none_of_it(tmp_path: Path) -> None:
+    """SGLang's loader of configs, on the permission of a target that needs its own code."""
+    if importlib.util.find_spec("transformers") is None:
+        pytest.skip("transformers is not installed (extra: sglang)")
+    path = drafter(tmp_path / "own", model_type="llama", auto_map={"AutoConfig": "configuration_x.Y"})
+    (path / "configuration_x.py").write_text("raise SystemExit('the code of the drafter ran')")
+    staged = stage(path, cache=tmp_path / "cache", target_positions=4096)
+    for place, ran in ((path, True), (staged.path, False)):
+        asked = subprocess.run(
+            [sys.executable, "-c", ASK_CONFIG.format("trust_remote_code=True"), str(place)],
+            env=os.environ | {"HF_HOME": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ("the code of the drafter ran" in asked.stderr) is ran, asked.stderr
+        assert ('"model_type": "llama"' in asked.stdout) is not ran, asked.stderr
 
 
 @pytest.mark.parametrize("blind", [False, True])
