@@ -81,7 +81,7 @@ def specprobe_checkpoint(specprobe_run: "ProbeRun") -> "Checked":
 
 @pytest.fixture(scope="session")
 def specprobe_staged(specprobe_run: "ProbeRun") -> "Staged":
-    """Give the staged copy of the drafter: linked weights, edited config.json; the source is never written."""
+    """Give the staged copy of the drafter: its own weights, edited config.json; the source is never written."""
     return specprobe_run.files.staged()
 
 

@@ -41,6 +41,15 @@ def require_folder(path: Path) -> None:
     _require(path.lstat(), path, folder=True)
 
 
+def require_file(path: Path) -> None:
+    """Check that a file is private, and has no second name (a hard link).
+
+    :raises NotPrivate: if it is not.
+    :raises OSError: if it is not there.
+    """
+    _require(path.lstat(), path, folder=False)
+
+
 def read(path: Path, *, limit: int) -> bytes:
     """Return the bytes of a private file. A file with a second name (a hard link) is not private.
 

@@ -122,7 +122,7 @@ def _commands(profile: Profile, settings: Settings, found: Preflight, extra_args
     if held is not None and spec.device == "cuda":
         yield from held.lines()
     yield f"  server        {shlex.join(command(spec, host='127.0.0.1', port=0))}"
-    yield "                (STAGED: a new directory of links, max_position_embeddings patched; port 0: a free one)"
+    yield "                (STAGED: a copy of its own, max_position_embeddings patched; port 0: a free one)"
     for rank, words in enumerate(worker_commands(spec), start=1):
         yield f"  node {rank}        {shlex.join(words)}"
         yield "                (to be started there by hand, with the same files at the same places)"

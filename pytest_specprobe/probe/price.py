@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_specprobe.checkpoint.header import read_header
+from pytest_specprobe.checkpoint.shards import weight_files
 from pytest_specprobe.errors import CheckpointError, ProfileError
 from pytest_specprobe.record.read import read_report
 from pytest_specprobe.record.text import seconds
-from pytest_specprobe.staging.blind import fc_ranges
 
 _BOOT = "boot"
 
@@ -30,7 +29,7 @@ class Price:
 
     ``rest_s`` are the seconds of everything but boots in the last recorded run of this drafter (None: no such run),
     ``gpus`` how many GPUs its servers hold together from the first boot to the end (0 on a CPU), ``copied`` the bytes
-    that staging copies and does not link.
+    that staging copies.
     """
 
     boots: tuple[Boot, ...]
@@ -59,7 +58,7 @@ class Price:
         if self.gpus:
             held = "unknown" if self.total_s is None else f"about {self.gpus * self.total_s / 60:.0f}"
             yield f"  GPU-minutes   {held}: {self.gpus} GPU(s), held from the first boot to the end"
-        yield f"  disk          {_size(self.copied)} copied for staging; all else is linked"
+        yield f"  disk          {_size(self.copied)} copied for staging; cloned where the file system can"
 
 
 def rest_of_last_run(folder: Path, *, drafter: str) -> float | None:
@@ -75,14 +74,14 @@ def rest_of_last_run(folder: Path, *, drafter: str) -> float | None:
 
 
 def copied_bytes(drafter: Path | None, *, blind: bool) -> int:
-    """Return the bytes of the files that a blind control needs of its own; 0 where they cannot be read."""
-    if drafter is None or not blind:
+    """Return the bytes of a drafter's weights, twice with a blind control; 0 where they cannot be read."""
+    if drafter is None:
         return 0
     try:
-        shards = [path for path in drafter.glob("*.safetensors") if fc_ranges(path)]
-        return sum(read_header(path).size for path in shards)
+        size = sum((drafter / name).stat().st_size for name in weight_files(drafter))
     except (CheckpointError, OSError):
         return 0
+    return 2 * size if blind else size
 
 
 def _last(usual_s: float | None) -> str:

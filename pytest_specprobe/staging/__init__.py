@@ -1,4 +1,4 @@
-"""A staged checkpoint: a new directory with linked weights and an edited ``config.json``.
+"""A staged checkpoint: a new directory with clones of the weights and an edited ``config.json``.
 
 The source is never written.
 """

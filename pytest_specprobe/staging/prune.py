@@ -1,7 +1,7 @@
 """Remove staged directories that nobody needs any more.
 
 Ours are only those that this tool made: a directory of the cache with a name it gives, whose manifest lists exactly
-the files that are in it. Anything else is left as it is.
+the files that are in it. Anything else is left as it is, and so is a cache that is not this user's alone.
 """
 
 import re
@@ -11,8 +11,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
+from pytest_specprobe import private
+from pytest_specprobe.staging.cache import lock_of
 from pytest_specprobe.staging.stage import MANIFEST, read_manifest
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+-[0-9a-f]{20}")
@@ -25,22 +27,25 @@ def prune(cache: Path, *, in_use: Collection[str] = (), now: float | None = None
     """Remove what dead runs left in a cache of staged directories, and return it.
 
     Removed are half-made directories of killed runs, staged ones that no run asked for in 14 days, and those whose
-    source is gone and that no run asked for in an hour (their hard links keep the source's bytes on the disk).
+    source is gone and that no run asked for in an hour (their copies take its room on the disk).
 
     :param in_use: staged directories that a running server reads; never removed.
     :param now: seconds since the epoch; None: now.
     """
     moment = time.time() if now is None else now
     removed = []
-    for path in sorted(cache.glob("*")) if cache.is_dir() else ():
+    try:
+        private.require_folder(cache)
+    except OSError:
+        return ()
+    for path in sorted(cache.glob("*")):
         half_made = _HALF_MADE.fullmatch(path.name)
         if path.is_symlink() or not path.is_dir() or str(path) in in_use:
             continue
         if half_made is None and not (_ours(path) and _idle(path, moment)):
             continue
-        lock = FileLock(cache / f".{half_made[1] if half_made else path.name}.lock")
+        lock = lock_of(cache, half_made[1] if half_made else path.name)
         try:
-            # Whoever makes or looks at such a directory holds this.
             with lock.acquire(timeout=0):
                 if half_made or _idle(path, moment):
                     shutil.rmtree(path, ignore_errors=True)
@@ -56,6 +61,7 @@ def _ours(path: Path) -> bool:
     if manifest is None or not _NAME.fullmatch(path.name):
         return False
     try:
+        private.require_folder(path)
         return {file.name for file in path.iterdir()} == {*manifest.files, MANIFEST}
     except OSError:
         # Another run has just removed it.

@@ -3,20 +3,20 @@
 ::
 
     CACHE/
-      .NAME-KEY.lock              one process at a time makes a directory
+      .NAME-KEY.lock              one process at a time makes a directory (mode 0600)
       .NAME-KEY.XXXXXXXX.tmp/     being made; renamed when complete
       NAME-KEY/
         config.json               written anew, edited
-        model.safetensors         hard link to the source (else a symlink, else a copy)
+        model.safetensors         clone of the source, whose bytes it cannot change (see copy.py)
         specprobe-staged.json     manifest: where from, every edit, SHA-256 of every file
 
-KEY names the source's content and the edits, so an equal request finds an equal directory.
+KEY names the source's content and the edits, so an equal request finds an equal directory. Folders have mode 0700 and
+files 0600: a source that others may not read is not read through its copy.
 """
 
 import contextlib
 import hashlib
 import json
-import logging
 import os
 import re
 import shutil
@@ -26,22 +26,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from pytest_specprobe.checkpoint.folder import CONFIG
 from pytest_specprobe.errors import CheckpointError, StagingError
+from pytest_specprobe.private import require_file, require_folder
 from pytest_specprobe.reading import Bounds, read_bytes, read_json
 from pytest_specprobe.staging.blind import fc_ranges, is_zero, zero
+from pytest_specprobe.staging.cache import locked, prepare
+from pytest_specprobe.staging.copy import copy_new, write_new
 from pytest_specprobe.staging.own_code import without_code
 from pytest_specprobe.staging.positions import Edits, patch_positions
 from pytest_specprobe.staging.sources import Source, hash_file, read_source
 
-logger = logging.getLogger(__name__)
-
 MANIFEST = "specprobe-staged.json"
 _MANIFEST_BOUNDS = Bounds(size=4 << 20)
-_LOCK_PATIENCE_S = 900.0
-_Private = dict[str, dict[str, tuple[int, int]]]  # file to copy and edit -> tensor -> bytes to zero
+_Blinded = dict[str, dict[str, tuple[int, int]]]  # file -> tensor -> bytes to zero
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +77,11 @@ def stage(source: Path, *, cache: Path, target_positions: int | None, blind: boo
     name = _name(checkpoint, patched, blind=blind)
     final = cache / name
     try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with _lock(cache / f".{name}.lock"):
-            private = _private_copies(checkpoint) if blind else {}
-            if not (final.is_dir() and _intact(final, checkpoint, config_bytes, private)):
-                _make(final, checkpoint, config_bytes, patched, private)
+        prepare(cache)
+        with locked(cache, name):
+            blinded = _fc_of(checkpoint) if blind else {}
+            if not (final.is_dir() and _intact(final, checkpoint, config_bytes, blinded)):
+                _make(final, checkpoint, config_bytes, patched, blinded)
             # When it was last asked for: what nobody asks for is pruned one day.
             with contextlib.suppress(OSError):
                 os.utime(final)
@@ -97,33 +95,12 @@ def stage(source: Path, *, cache: Path, target_positions: int | None, blind: boo
 
 
 def _name(checkpoint: Source, patched: Edits, *, blind: bool) -> str:
-    key = hashlib.sha256(json.dumps([1, checkpoint.digest, sorted(patched.items()), blind]).encode()).hexdigest()[:20]
+    key = hashlib.sha256(json.dumps([2, checkpoint.digest, sorted(patched.items()), blind]).encode()).hexdigest()[:20]
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", checkpoint.path.resolve().name)[:40].strip("-") or "checkpoint"
     return f"{slug}-blind-{key}" if blind else f"{slug}-{key}"
 
 
-@contextlib.contextmanager
-def _lock(path: Path) -> Any:
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        logger.info("waiting for another process that stages the same checkpoint (lock %s)", path)
-        try:
-            lock.acquire(timeout=_LOCK_PATIENCE_S)
-        except Timeout as error:
-            raise StagingError(
-                f"another process has held {path} for {_LOCK_PATIENCE_S:.0f} s",
-                culprit="machine",
-                fix="wait for the other run, or end it",
-            ) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _make(final: Path, checkpoint: Source, config_bytes: bytes, patched: Edits, private: _Private) -> None:
+def _make(final: Path, checkpoint: Source, config_bytes: bytes, patched: Edits, blinded: _Blinded) -> None:
     # Under the lock, so any other half-made directory of this name belongs to a process that was killed.
     for stale in final.parent.glob(f".{final.name}.*.tmp"):
         shutil.rmtree(stale, ignore_errors=True)
@@ -133,24 +110,27 @@ def _make(final: Path, checkpoint: Source, config_bytes: bytes, patched: Edits, 
         for name, file in checkpoint.files.items():
             staged = temporary / name
             if name == CONFIG:
-                staged.write_bytes(config_bytes)
+                write_new(staged, config_bytes)
                 hashes[name] = hash_file(staged)
-            elif name in private:
-                shutil.copyfile(file, staged)
-                zero(staged, private[name], source=file)
+                continue
+            if copy_new(file, staged) != checkpoint.hashes[name]:
+                raise StagingError(
+                    f"{file} changed while it was staged",
+                    culprit="drafter-file",
+                    fix="wait until the checkpoint is written, then probe again",
+                )
+            if name in blinded:
+                zero(staged, blinded[name], source=file)
                 hashes[name] = hash_file(staged)
-            else:
-                _link(file, staged)
         manifest = {
             "schema": 1,
             "source": str(checkpoint.path),
             "source_digest": checkpoint.digest,
             "patched": patched,
-            "blind": bool(private),
+            "blind": bool(blinded),
             "files": hashes,
         }
-        (temporary / MANIFEST).write_bytes(_dump(manifest))
-        temporary.chmod(0o755)
+        write_new(temporary / MANIFEST, _dump(manifest))
         if final.exists():
             # Damaged. Moved aside first, so that no moment has a half-removed directory under the final name.
             broken = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".tmp", dir=final.parent))
@@ -162,7 +142,7 @@ def _make(final: Path, checkpoint: Source, config_bytes: bytes, patched: Edits, 
         raise
 
 
-def _private_copies(checkpoint: Source) -> _Private:
+def _fc_of(checkpoint: Source) -> _Blinded:
     shards = {n: fc_ranges(f) for n, f in checkpoint.files.items() if n.endswith(".safetensors")}
     found = {name: ranges for name, ranges in shards.items() if ranges}
     if not any(tensor.endswith("fc.weight") for ranges in found.values() for tensor in ranges):
@@ -174,30 +154,23 @@ def _private_copies(checkpoint: Source) -> _Private:
     return found
 
 
-def _link(source: Path, staged: Path) -> None:
-    # Another file system, a link limit or a protected source rule out a hard link, not the staging.
-    for make in (os.link, os.symlink):
-        with contextlib.suppress(OSError):
-            make(source, staged)
-            return
-    shutil.copyfile(source, staged)
-
-
-def _intact(final: Path, checkpoint: Source, config_bytes: bytes, private: _Private) -> bool:
+def _intact(final: Path, checkpoint: Source, config_bytes: bytes, blinded: _Blinded) -> bool:
     """Tell whether a staged directory still is what its manifest says, and was made from this very source."""
     try:
+        require_folder(final)
         manifest = read_manifest(final)
         hashes = manifest["files"]
         same_source = manifest["source_digest"] == checkpoint.digest and set(hashes) == set(checkpoint.files)
         if not same_source or {f.name for f in final.iterdir()} != {*hashes, MANIFEST}:
             return False
-        if (final / CONFIG).is_symlink() or read_bytes(final / CONFIG, limit=len(config_bytes)) != config_bytes:
+        for name in (*hashes, MANIFEST):
+            require_file(final / name)
+        if read_bytes(final / CONFIG, limit=len(config_bytes)) != config_bytes:
             return False
         return all(
-            is_zero(final / name, private[name]) and hash_file(final / name) == hashes[name]
-            if name in private
-            else _same(final / name, file, checkpoint.hashes[name])
-            for name, file in checkpoint.files.items()
+            hash_file(final / name) == (hashes[name] if name in blinded else expected)
+            and is_zero(final / name, blinded.get(name, {}))
+            for name, expected in checkpoint.hashes.items()
             if name != CONFIG
         )
     except (OSError, ValueError, KeyError, TypeError, CheckpointError):
@@ -210,11 +183,6 @@ def read_manifest(folder: Path) -> Any:
     :raises Unreadable: if it cannot be read.
     """
     return read_json(folder / MANIFEST, _MANIFEST_BOUNDS, numbers="any")
-
-
-def _same(staged: Path, source: Path, expected: str) -> bool:
-    # The source was hashed a moment ago, so a link to it needs no second look.
-    return staged.samefile(source) or hash_file(staged) == expected
 
 
 def _dump(value: object) -> bytes:

@@ -49,10 +49,12 @@ def test_the_last_run_is_read_without_its_boots(tmp_path: Path) -> None:
     assert rest_of_last_run(tmp_path, drafter="another") is None
 
 
-def test_only_a_blind_control_copies_anything() -> None:
+def test_the_weights_are_copied_and_those_of_a_blind_control_too() -> None:
     drafter = FIXTURES / "aq_k2_mini"
-    assert copied_bytes(drafter, blind=True) == (drafter / "model.safetensors").stat().st_size
-    assert copied_bytes(drafter, blind=False) == copied_bytes(None, blind=True) == 0
+    size = (drafter / "model.safetensors").stat().st_size
+    assert copied_bytes(drafter, blind=False) == size
+    assert copied_bytes(drafter, blind=True) == 2 * size
+    assert copied_bytes(None, blind=True) == copied_bytes(drafter / "nowhere", blind=True) == 0
 
 
 def test_a_plan_prices_the_run_from_what_was_seen(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +71,7 @@ def test_a_plan_prices_the_run_from_what_was_seen(pytester: pytest.Pytester, mon
         [
             "  boots         3: drafter (last time 25 s), blind control (last time 25 s), baseline (last time 21 s)",
             "  time          unknown: no run of this drafter is recorded in *.specprobe",
-            "  disk          * MB copied for staging; all else is linked",
+            "  disk          * MB copied for staging; cloned where the file system can",
         ]
     )
     result.stdout.no_fnmatch_line("*GPU-minutes*")
@@ -77,4 +79,4 @@ def test_a_plan_prices_the_run_from_what_was_seen(pytester: pytest.Pytester, mon
         "--specprobe-drafter=dense_mini", "--specprobe-device=cpu", "--specprobe-baseline=82",
         "--no-specprobe-blind", "--specprobe-plan",
     )  # fmt: skip
-    again.stdout.fnmatch_lines(["  boots         1: drafter (last time 25 s)", "*nothing copied for staging*"])
+    again.stdout.fnmatch_lines(["  boots         1: drafter (last time 25 s)", "* MB copied for staging*"])

@@ -1,6 +1,7 @@
 """Staging: the source untouched, the copy complete, the blind control blind, two processes at once safe."""
 
 import hashlib
+import importlib
 import importlib.util
 import json
 import os
@@ -16,6 +17,9 @@ from safetensors.numpy import load_file, save_file
 
 from pytest_specprobe.errors import CheckpointError, StagingError
 from pytest_specprobe.staging import stage
+from pytest_specprobe.staging.copy import copy_new
+
+stages = importlib.import_module("pytest_specprobe.staging.stage")
 
 FC = np.arange(1, 25, dtype=np.float32).reshape(2, 12)
 OTHER = np.ones((3, 2), dtype=np.float32)
@@ -101,7 +105,7 @@ def test_the_source_is_never_written(source: Path, tmp_path: Path, *, blind: boo
     assert fingerprint(source) == before
 
 
-def test_only_what_a_server_needs_is_staged_and_weights_are_linked(source: Path, tmp_path: Path) -> None:
+def test_only_what_a_server_needs_is_staged_and_shares_no_file_with_the_source(source: Path, tmp_path: Path) -> None:
     staged = stage(source, cache=tmp_path / "cache", target_positions=2048)
     assert {f.name for f in staged.path.iterdir()} == {
         "config.json",
@@ -109,8 +113,9 @@ def test_only_what_a_server_needs_is_staged_and_weights_are_linked(source: Path,
         "tokenizer.json",
         "specprobe-staged.json",
     }
-    assert (staged.path / "model.safetensors").samefile(source / "model.safetensors")
-    assert not (staged.path / "config.json").samefile(source / "config.json")
+    for file in staged.path.iterdir():
+        status = file.lstat()
+        assert (status.st_nlink, status.st_mode) == (1, 0o100600), file.name
     assert staged.patched == {"max_position_embeddings": (1024, 2048)}
     config = json.loads((staged.path / "config.json").read_text())
     assert config == {"architectures": ["LlamaForCausalLMEagle3"], "max_position_embeddings": 2048}
@@ -195,7 +200,7 @@ def test_a_manifest_that_vouches_for_seeing_weights_does_not_make_them_blind(sou
     assert not load_file(again.path / "model.safetensors")["fc.weight"].any()
 
 
-def test_blind_copies_only_the_shard_that_holds_fc(tmp_path: Path) -> None:
+def test_blind_edits_only_the_shard_that_holds_fc(tmp_path: Path) -> None:
     source = tmp_path / "sharded"
     source.mkdir()
     (source / "config.json").write_text('{"max_position_embeddings": 8}')
@@ -205,8 +210,9 @@ def test_blind_copies_only_the_shard_that_holds_fc(tmp_path: Path) -> None:
     index = {"weight_map": {"fc.weight": "a.safetensors", "norm.weight": "b.safetensors"}}
     (source / "model.safetensors.index.json").write_text(json.dumps(index))
     staged = stage(source, cache=tmp_path / "cache", target_positions=8, blind=True)
-    assert not (staged.path / "a.safetensors").samefile(source / "a.safetensors")
-    assert (staged.path / "b.safetensors").samefile(source / "b.safetensors")
+    assert not load_file(staged.path / "a.safetensors")["fc.weight"].any()
+    assert (load_file(source / "a.safetensors")["fc.weight"] == FC).all()
+    assert (staged.path / "b.safetensors").read_bytes() == (source / "b.safetensors").read_bytes()
     assert not (staged.path / "c.safetensors").exists()
 
 
@@ -231,24 +237,64 @@ def test_a_hub_snapshot_of_links_is_staged_with_its_real_files(tmp_path: Path) -
     assert load_file(staged.path / "model.safetensors").keys() == {"fc.weight", "fc.bias", "norm.weight"}
 
 
-def test_without_hard_links_it_falls_back_to_symlinks_then_copies(
+def _overwrite(staged: Path, _: Path) -> None:
+    with staged.open("r+b") as file:
+        file.write(b"written through the staged name")
+
+
+def _empty(staged: Path, _: Path) -> None:
+    os.truncate(staged, 0)
+
+
+def _change_mode(staged: Path, _: Path) -> None:
+    staged.chmod(0o666)
+
+
+def _become_a_hard_link(staged: Path, source: Path) -> None:
+    staged.unlink()
+    os.link(source, staged)
+
+
+def _become_a_symbolic_link(staged: Path, source: Path) -> None:
+    staged.unlink()
+    staged.symlink_to(source)
+
+
+@pytest.mark.parametrize("blind", [False, True])
+@pytest.mark.parametrize("how", [_overwrite, _empty, _change_mode, _become_a_hard_link, _become_a_symbolic_link])
+@pytest.mark.parametrize("clones", [True, False], ids=["clones", "copies"])
+def test_nothing_done_through_the_staged_name_reaches_the_source_or_the_next_run(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Any, *, blind: bool, clones: bool
+) -> None:
+    """Root included, whom no mode stops. ``clones`` asks the file system, which may copy all the same."""
+    if not clones:
+        monkeypatch.setattr("pytest_specprobe.staging.copy._FICLONE", 0)
+    before = fingerprint(source)
+    staged = stage(source, cache=tmp_path / "cache", target_positions=None, blind=blind)
+    whole = fingerprint(staged.path)
+    how(staged.path / "model.safetensors", source / "model.safetensors")
+    assert fingerprint(source) == before
+    again = stage(source, cache=tmp_path / "cache", target_positions=None, blind=blind)
+    assert {name: words[0] for name, words in fingerprint(again.path).items()} == {n: w[0] for n, w in whole.items()}
+    assert {words[3] for words in fingerprint(again.path).values()} == {0o100600}
+    assert fingerprint(source) == before
+
+
+def test_a_source_that_changes_while_it_is_staged_is_named(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(18, "Invalid cross-device link")
+    copy = copy_new
 
-    monkeypatch.setattr(os, "link", refuse)
-    linked = stage(source, cache=tmp_path / "one", target_positions=None)
-    assert (linked.path / "model.safetensors").is_symlink()
-    monkeypatch.setattr(os, "symlink", refuse)
-    copied = stage(source, cache=tmp_path / "two", target_positions=None)
-    weights = copied.path / "model.safetensors"
-    assert not weights.is_symlink()
-    assert not weights.samefile(source / "model.safetensors")
-    weights.chmod(0o644)
-    weights.write_bytes(b"x" + weights.read_bytes()[1:])
-    again = stage(source, cache=tmp_path / "two", target_positions=None)
-    assert (again.path / "model.safetensors").read_bytes() == (source / "model.safetensors").read_bytes()
+    def late(file: Path, staged: Path) -> str:
+        if file.suffix == ".safetensors":
+            file.write_bytes(b"another export")
+        return copy(file, staged)
+
+    monkeypatch.setattr(stages, "copy_new", late)
+    with pytest.raises(StagingError, match=r"model\.safetensors changed while it was staged") as caught:
+        stage(source, cache=tmp_path / "cache", target_positions=None)
+    assert caught.value.culprit == "drafter-file"
+    assert [f for f in tmp_path.glob("cache/*") if not f.name.startswith(".")] == []
 
 
 def _absent(path: Path) -> None:
