@@ -127,8 +127,9 @@ def _environment() -> Iterator[str]:
     yield from _table(("for", "variables"), ((what, f"`{names}`") for what, names in rows))
     yield (
         "\nA boot sets `TMPDIR` and the working directory to a folder of its own, `PYTHONSAFEPATH=1`, and, where it "
-        "is not given, `TORCHINDUCTOR_CACHE_DIR` to a private folder of the user's cache. A folder of compiled code "
-        "that others may write is refused.\n"
+        "is not given, `TORCHINDUCTOR_CACHE_DIR` to a private folder of the user's cache. `HF_MODULES_CACHE` is one "
+        "too, and without `trust_remote_code` it is `/dev/null`, so that no code of a checkpoint can be loaded. A "
+        "folder of compiled code or of modules that others may write is refused.\n"
     )
 
 

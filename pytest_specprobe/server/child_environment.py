@@ -92,23 +92,32 @@ def environment(spec: "ServerSpec", base: Mapping[str, str]) -> tuple[Variables,
         # Everything is there; a hub look-up could only hang a boot on a machine without a network.
         kept.setdefault("HF_HUB_OFFLINE", "1")
     # A boot has a temporary directory of its own; what was compiled is worth keeping.
-    kept.setdefault("TORCHINDUCTOR_CACHE_DIR", str(user_cache_path("specprobe") / "torchinductor"))
+    own = user_cache_path("specprobe")
+    kept.setdefault("TORCHINDUCTOR_CACHE_DIR", str(own / "torchinductor"))
+    kept.setdefault("HF_MODULES_CACHE", str(own / "modules"))
     if any(_PROXY.fullmatch(name) for name in kept):
         # SGLang's own warm-up request goes through the proxies otherwise.
         for name in ("no_proxy", "NO_PROXY"):
             kept[name] = ",".join(p for p in (kept.get(name, ""), _LOOPBACK) if p)
-    return kept | isolation() | {"PYTHONUNBUFFERED": "1"} | dict(spec.env), scrubbed
+    return kept | isolation(trust_remote_code=spec.trust_remote_code) | {"PYTHONUNBUFFERED": "1"} | dict(
+        spec.env
+    ), scrubbed
 
 
 def of_interpreter(base: Mapping[str, str]) -> Variables:
     """Return the environment of an interpreter that is only asked something: what every server gets, no secret."""
     passing = Variables({n: v for n, v in base.items() if _ALLOWED.fullmatch(n) and not is_secret_name(n)})
-    return _elsewhere(passing) | isolation()
+    return _elsewhere(passing) | isolation(trust_remote_code=False)
 
 
-def isolation() -> dict[str, str]:
-    """Return what keeps an interpreter from importing what lies in its working directory (Python 3.11 and newer)."""
-    return {"PYTHONSAFEPATH": "1"}
+def isolation(*, trust_remote_code: bool) -> dict[str, str]:
+    """Return what keeps an interpreter from running what it finds: in its working directory, in a checkpoint.
+
+    SGLang follows the ``auto_map`` of a class that it does not know, and of a model that transformers runs, without a
+    look at ``--trust-remote-code``. Where there is no folder for such code it cannot be loaded.
+    """
+    # Read by Python 3.11 and newer.
+    return {"PYTHONSAFEPATH": "1"} | ({} if trust_remote_code else {"HF_MODULES_CACHE": os.devnull})
 
 
 def unusable(env_pass: Sequence[str]) -> Iterator[str]:

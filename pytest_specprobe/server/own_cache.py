@@ -1,4 +1,4 @@
-"""Folders of compiled code: what lies in one is run, so it must be the user's alone."""
+"""Folders of code that is run: compiled kernels, modules of checkpoints. They must be the user's alone."""
 
 import os
 import stat
@@ -8,6 +8,7 @@ from pathlib import Path
 from pytest_specprobe.errors import ServerError
 
 VARIABLES = (
+    "HF_MODULES_CACHE",
     "TORCHINDUCTOR_CACHE_DIR",
     "TORCH_EXTENSIONS_DIR",
     "TRITON_HOME",
@@ -32,10 +33,11 @@ def require_own(env: Mapping[str, str]) -> None:
 
     :raises ServerError: naming every folder that is not.
     """
-    wrong = [f"{name}: {fault}" for name in VARIABLES if env.get(name) and (fault := _fault(Path(env[name])))]
+    named = {name: env[name] for name in VARIABLES if env.get(name) and env[name] != os.devnull}
+    wrong = [f"{name}: {fault}" for name, value in named.items() if (fault := _fault(Path(value)))]
     if wrong:
         raise ServerError(
-            "the server would run what another user may have put into a folder of compiled code: " + "; ".join(wrong),
+            "the server would run what another user may have put into a folder of code: " + "; ".join(wrong),
             culprit="machine",
             fix="remove the folder, or make it yours alone (chmod 700), or name another with that variable",
         )

@@ -106,13 +106,14 @@ def command(spec: ServerSpec, *, host: str, port: int) -> tuple[str, ...]:
 def worker_commands(spec: ServerSpec) -> tuple[tuple[str, ...], ...]:
     """Return what to start on the other machines of a server over ``--nnodes``, in order of rank.
 
-    As the first one they import nothing from the folder that they are started in.
+    As the first one they import nothing from the folder that they are started in, nor from a checkpoint untrusted.
 
     The first machine is this one; it boots rank 0 and alone serves HTTP. The last of two equal flags counts.
     """
     nodes = [int(value) for value in values_of(spec.server_args, "--nnodes") if value.isdigit()]
     words = command(spec, host="127.0.0.1", port=30000)
-    isolated = ("env", *(f"{name}={value}" for name, value in child_environment.isolation().items()))
+    variables = child_environment.isolation(trust_remote_code=spec.trust_remote_code)
+    isolated = ("env", *(f"{name}={value}" for name, value in variables.items()))
     return tuple((*isolated, *words, "--node-rank", str(rank)) for rank in range(1, nodes[-1] if nodes else 1))
 
 

@@ -98,7 +98,7 @@ def test_relative_paths_mean_what_they_meant(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_compiled_code_that_is_missing_is_made_private(tmp_path: Path) -> None:
-    require_own({VARIABLES[0]: str(tmp_path / "a" / "b"), "PATH": "/bin"})
+    require_own({VARIABLES[0]: str(tmp_path / "a" / "b"), VARIABLES[1]: os.devnull, "PATH": "/bin"})
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
     (tmp_path / "link").symlink_to("a")
     require_own({VARIABLES[0]: str(tmp_path / "link")})

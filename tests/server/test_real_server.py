@@ -1,7 +1,9 @@
 """Real SGLang on a CPU: boot, prove, generate, tokenize, flush. One boot for all."""
 
 import dataclasses
+import json
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -10,14 +12,16 @@ import httpx
 import psutil
 import pytest
 
-from pytest_specprobe.errors import ServerError
+from pytest_specprobe.errors import BootError, ServerError
 from pytest_specprobe.measure.records import Prompt
 from pytest_specprobe.secret import Secret
 from pytest_specprobe.server import holders, ownership
 from pytest_specprobe.server.attach import attach
+from pytest_specprobe.server.boot import boot
 from pytest_specprobe.server.info import differences
 from pytest_specprobe.server.proof import prove
 from pytest_specprobe.server.spec import ServerSpec
+from tests.server.conftest import Pair
 
 PROMPT = Prompt(id="p", workload="w", text="hello", input_ids=(256, 258, 104, 101, 108, 108, 111, 259))
 
@@ -181,3 +185,21 @@ def test_it_is_recorded_as_ours_while_it_runs(booted: Any, tiny_spec: ServerSpec
     assert len(ownership.processes_of(records[0])) >= 3
     assert (records[0].device, records[0].drafter) == ("cpu", str(tiny_spec.drafter))
     assert ownership.leftovers() == ()
+
+
+OWN_CODE = "open({ran!r}, 'w').close()\nclass Foo: pass\n"
+
+
+def test_a_targets_own_code_does_not_run_without_the_permission_of_its_profile(
+    tiny_pair: Pair, tmp_path: Path, needs_sglang: None
+) -> None:
+    """SGLang looks into the auto_map of a class that it does not know, whatever --trust-remote-code says."""
+    target = shutil.copytree(tiny_pair.target, tmp_path / "target")
+    config = json.loads((target / "config.json").read_text())
+    config |= {"architectures": ["Foo"], "auto_map": {"AutoModel": "own_code.Foo"}}
+    (target / "config.json").write_text(json.dumps(config))
+    (target / "own_code.py").write_text(OWN_CODE.format(ran=str(tmp_path / "ran")))
+    with pytest.raises(BootError):
+        boot(ServerSpec(model=str(target), device="cpu"), log_path=tmp_path / "log", timeout_s=300)
+    assert "Foo" in (tmp_path / "log").read_text(), "it came as far as the class"
+    assert not (tmp_path / "ran").exists()

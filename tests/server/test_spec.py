@@ -84,7 +84,7 @@ def test_the_other_machines_of_a_server_run_the_same_command_with_their_rank() -
     nodes = ("--nnodes", "3", "--node-rank", "0", "--dist-init-addr", "10.0.0.1:5000")
     many = spec(tp=12, drafter=Path("/d"), speculation=SPECULATION, server_args=nodes)
     first = command(many, host="127.0.0.1", port=30000)
-    isolated = ("env", "PYTHONSAFEPATH=1", *first)
+    isolated = ("env", "PYTHONSAFEPATH=1", "HF_MODULES_CACHE=/dev/null", *first)
     assert worker_commands(many) == ((*isolated, "--node-rank", "1"), (*isolated, "--node-rank", "2"))
     assert worker_commands(spec(tp=8)) == ()
     assert [ranks_here(12, nodes), ranks_here(12, ()), ranks_here(2, ("--nnodes=4",))] == [4, 12, 1]
@@ -184,6 +184,14 @@ def test_what_was_compiled_is_kept_in_the_users_own_cache(monkeypatch: pytest.Mo
     assert env["TORCHINDUCTOR_CACHE_DIR"] == "/home/me/cache/specprobe/torchinductor"
     env, _ = environment(spec(), {"TORCHINDUCTOR_CACHE_DIR": "/mine"})
     assert env["TORCHINDUCTOR_CACHE_DIR"] == "/mine"
+
+
+def test_without_trust_there_is_no_folder_for_the_code_of_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/home/me/cache")
+    for base in ({}, {"HF_MODULES_CACHE": "/mine"}):
+        assert environment(spec(), base)[0]["HF_MODULES_CACHE"] == "/dev/null"
+        trusted, _ = environment(spec(trust_remote_code=True), base)
+        assert trusted["HF_MODULES_CACHE"] == base.get("HF_MODULES_CACHE", "/home/me/cache/specprobe/modules")
 
 
 def test_what_changes_the_speed_is_told_and_nothing_else() -> None:
