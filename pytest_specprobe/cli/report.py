@@ -46,6 +46,12 @@ def _report(arguments: argparse.Namespace) -> int:
     if arguments.output is None:
         print(text)
         return 0
+    if arguments.output.is_symlink() and not arguments.output.is_relative_to("/dev"):
+        # /dev/stdout is one too; one in a working directory may be a pull request's.
+        raise ProfileError(
+            (f"{arguments.output} is a symbolic link to {arguments.output.readlink()}, which is not followed",),
+            fix="remove the link, or name the file that it leads to",
+        )
     try:
         arguments.output.write_text(text + "\n", encoding="utf-8")
     except OSError as error:

@@ -56,7 +56,7 @@ def _locked(folder: Path) -> int:
 
     :raises OSError: if it is no directory, is locked, or the file system locks no directories.
     """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BaseException:

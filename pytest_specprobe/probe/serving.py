@@ -15,6 +15,7 @@ from pytest_specprobe.probe.logs import RunLogs
 from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.run import ProbeRun, Shared
 from pytest_specprobe.profiles import Profile
+from pytest_specprobe.record import place
 from pytest_specprobe.secret import Secret
 from pytest_specprobe.server.attach import API_KEY_VARIABLE
 from pytest_specprobe.server.boot import Server
@@ -80,7 +81,8 @@ def serving(
     :param api_key: the key of the servers; None makes a random one and a file that holds it.
     :raises SpecprobeError: as a probe would, up to the proof.
     """
-    pool, hold, logs = BaselinePool(), GpuHold(), RunLogs(settings.report / "logs")
+    place.require_no_links(settings.report, roots=(settings.root, Path.cwd()))
+    pool, hold, logs = BaselinePool(), GpuHold(), RunLogs(settings.report / place.LOGS)
     shared = Shared(
         settings=settings,
         clock=TokenClock(),

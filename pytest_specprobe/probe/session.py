@@ -18,7 +18,7 @@ from pytest_specprobe.probe.named import named_profiles
 from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.run import ProbeRun, Shared
 from pytest_specprobe.profiles import Profile, load_profiles
-from pytest_specprobe.record import report
+from pytest_specprobe.record import place, report
 from pytest_specprobe.record.markdown import to_step_summary
 from pytest_specprobe.record.remember import Past, look_back, remember
 from pytest_specprobe.secret import Variables
@@ -41,8 +41,10 @@ class ProbeSession:
     ) -> None:
         """Read the profiles.
 
-        :raises ProfileError: if a profile file, a drafter's name, its workload or its target's flags are unusable.
+        :raises ProfileError: if a profile file, a drafter's name, its workload or its target's flags are unusable, or
+            what is to be written in the report folder would go through a link.
         """
+        place.require_no_links(settings.report, roots=(settings.root, Path.cwd()))
         profiles = load_profiles(settings.root, extra=settings.profiles)
         self.settings = settings
         self.clock = TokenClock()
@@ -50,7 +52,7 @@ class ProbeSession:
         self.problems: list[SpecprobeError] = []
         self._baselines = BaselinePool()
         self._hold = GpuHold()
-        self._logs = RunLogs(settings.report / "logs")
+        self._logs = RunLogs(settings.report / place.LOGS)
         self._profiles = named_profiles(profiles, settings)
         shared = Shared(
             settings=settings,

@@ -174,9 +174,11 @@ def keep(run: Run | None, *, path: Path, unsure: bool = False) -> bool:
 def read(*paths: Path) -> History:
     """Return the runs of one or several files, oldest first; a directory stands for its ``history.jsonl``.
 
+    A link that is named itself is followed, one in a directory is not: a repository can hold it.
+
     :raises Unreadable: if a file is there and cannot be read.
     """
-    found = journal.read_all([path / NAME if path.is_dir() else path for path in paths], schema=SCHEMA)
+    found = journal.read_all([path / NAME if path.is_dir() else path.resolve() for path in paths], schema=SCHEMA)
     runs, skipped = [], list(found.skipped)
     for line in found.lines:
         try:

@@ -3,18 +3,20 @@
 Invariant: a line is written whole under a lock, is never changed, and one bad line costs that line alone.
 """
 
+import errno
 import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from filelock import FileLock
 
 from pytest_specprobe.reading import Bounds, Unreadable, parse_json, read_bytes
 
 _LOCK_S = 60.0
+_LINK = "is a symbolic link, which is not followed"
 _LARGEST_FILE = 256 << 20
 _LINE = Bounds(size=16 << 20)
 
@@ -32,17 +34,26 @@ def append(path: Path, record: Mapping[str, Any]) -> None:
 
     A line that a killed writer left without its end is closed first, so that it spoils nothing but itself.
 
-    :raises OSError: if the file cannot be written.
+    :raises OSError: if the file cannot be written; it, or its lock, is a symbolic link (a repository can hold one).
     :raises filelock.Timeout: if another writer holds the lock for a minute.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps(record, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-    with FileLock(f"{path}.lock", timeout=_LOCK_S), path.open("a+b") as file:
+    lock = path.with_name(f"{path.name}.lock")
+    for place in (path, lock):
+        if place.is_symlink():
+            raise OSError(errno.ELOOP, _LINK, str(place))
+    with FileLock(lock, timeout=_LOCK_S), _open(path) as file:
         if file.seek(0, os.SEEK_END) and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
             line = b"\n" + line
         file.write(line)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _open(path: Path) -> BinaryIO:
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o666), "a+b")
 
 
 def read(path: Path, *, schema: int) -> Journal:
@@ -51,6 +62,8 @@ def read(path: Path, *, schema: int) -> Journal:
     :raises Unreadable: if the file is there and cannot be read; the message names it.
     """
     lines, skipped = [], []
+    if path.is_symlink():
+        raise Unreadable(f"{path} {_LINK}")
     try:
         raw = read_bytes(path, limit=_LARGEST_FILE)
     except Unreadable as error:

@@ -77,7 +77,7 @@ class Supervised:
         }
         try:
             log_path.parent.mkdir(parents=True, exist_ok=True)
-            log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+            log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise ServerError(
                 f"the server's log {log_path} cannot be written: {error.strerror}",

@@ -257,7 +257,7 @@ def _scratch(wanted: tuple[str, str, str] | None) -> Iterator[None]:
 
 def _start(request: dict[str, Any]) -> int:
     """Start the command in a process group and folder of its own, tied to this process's life; return its pid."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     log = os.open(request["log"], flags, 0o600)
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     failed_reader, failed_writer = os.pipe()
