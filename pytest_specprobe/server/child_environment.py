@@ -32,7 +32,9 @@ GROUPS: Mapping[str, str] = {
     "compilers of kernels": (
         "CC CXX CUDAHOSTCXX CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH LIBRARY_PATH MAX_JOBS NVCC_* NINJA_* CMAKE_*"
     ),
-    "folders, caches, models": "XDG_* HF_* HUGGINGFACE_HUB_CACHE TRANSFORMERS_* MODELSCOPE_* TOKENIZERS_PARALLELISM",
+    "folders, caches, models": (
+        "XDG_* HF_* HUGGINGFACE_HUB_CACHE TRANSFORMERS_* MODELSCOPE_* TOKENIZERS_PARALLELISM TIKTOKEN_*"
+    ),
     "certificates": "SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE",
     "threads and memory": (
         "OMP_* GOMP_* KMP_* MKL_* OPENBLAS_* BLIS_* DNNL_* ONEDNN_* ATEN_* MALLOC_* NUMEXPR_* NUMBA_*"
@@ -40,7 +42,9 @@ GROUPS: Mapping[str, str] = {
     "torch, CUDA, ROCm": (
         "TORCH* PYTORCH_* CUDA_* CUBLAS_* CUBLASLT_* CUDNN_* NVIDIA_* NVTE_* HIP_* HSA_* ROCM_* ROCR_* GPU_* AITER_*"
     ),
-    "communication": "NCCL_* RCCL_* GLOO_* UCX_* FI_* IBV_* NVSHMEM_* MSCCLPP_* MC_* MOONCAKE_* DEEPEP_* DEEP_EP_*",
+    "communication": (
+        "NCCL_* RCCL_* GLOO_* UCX_* FI_* IBV_* RDMAV_* MLX5_* NVSHMEM_* MSCCLPP_* MC_* MOONCAKE_* DEEPEP_* DEEP_EP_*"
+    ),
     "kernels and SGLang": "TRITON_* FLASHINFER_* TVM_* CUTE_DSL_* DG_* SGLANG_* SGL_* LMCACHE_* RUNAI_STREAMER_*",
 }
 """What passes to every server: what it is for, and the names; ``PREFIX_*`` is every name that begins so."""
@@ -92,9 +96,8 @@ def environment(spec: "ServerSpec", base: Mapping[str, str]) -> tuple[Variables,
         # Everything is there; a hub look-up could only hang a boot on a machine without a network.
         kept.setdefault("HF_HUB_OFFLINE", "1")
     # A boot has a temporary directory of its own; what was compiled is worth keeping.
-    own = user_cache_path("specprobe")
-    kept.setdefault("TORCHINDUCTOR_CACHE_DIR", str(own / "torchinductor"))
-    kept.setdefault("HF_MODULES_CACHE", str(own / "modules"))
+    for name, folder in (("TORCHINDUCTOR_CACHE_DIR", "torchinductor"), ("HF_MODULES_CACHE", "modules")):
+        kept.setdefault(name, str(user_cache_path("specprobe") / folder))
     if any(_PROXY.fullmatch(name) for name in kept):
         # SGLang's own warm-up request goes through the proxies otherwise.
         for name in ("no_proxy", "NO_PROXY"):

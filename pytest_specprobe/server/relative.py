@@ -13,6 +13,7 @@ _NAMES_A_PATH = re.compile(
 # What such a flag names is written by the server, so it need not be there yet.
 _IS_MADE = re.compile(r"--.*-(dir|folder|storage-path|save-path|export-path)")
 _PLACE = re.compile(r".*(HOME|CACHE|DIR|PATH|ROOT|FILE|CONFIG|BASE)")
+_FOLDER = re.compile(r".*_(HOME|CACHE|DIR|ROOT)")
 _LISTS = frozenset({"PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "PYTHONPATH", "LOCPATH"})
 
 
@@ -26,11 +27,17 @@ def absolute_words(words: Sequence[str], *, here: Path) -> tuple[str, ...]:
 
 
 def absolute_variables(env: Mapping[str, str], *, here: Path) -> Variables:
-    """Return an environment whose variables name the folders and files that they name seen from ``here``."""
-    return Variables({
-        name: _there(value, here) if _PLACE.fullmatch(name) and name not in _LISTS else value
-        for name, value in env.items()
-    })  # fmt: skip
+    """Return an environment whose variables name the folders and files that they name seen from ``here``.
+
+    A variable is a path where its name says so and it is there; a folder need not be there, ``~`` stays as it is.
+    """
+    return Variables({name: _variable(name, value, here) for name, value in env.items()})
+
+
+def _variable(name: str, value: str, here: Path) -> str:
+    if name in _LISTS or not _PLACE.fullmatch(name) or value.startswith(("~", "$")):
+        return value
+    return str(here / value) if value and _FOLDER.fullmatch(name) and ":" not in value else _there(value, here)
 
 
 def _words(words: Sequence[str], here: Path) -> Iterator[str]:

@@ -4,11 +4,15 @@ import argparse
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_specprobe.errors import ProfileError
 from pytest_specprobe.server.flags import LOADING, OWNED, problems
+from pytest_specprobe.server.relative import absolute_words
 from pytest_specprobe.server.spec import ServerSpec
 
 LOADS = sorted(set(LOADING) - {"--model-impl"})
@@ -93,6 +97,19 @@ def test_a_word_that_sglang_cannot_take_is_refused_before_a_boot(word: str, says
 )
 def test_what_is_sglangs_own_passes(words: tuple[str, ...]) -> None:
     assert problems(words, trust_remote_code=False) == ()
+
+
+FLAGS = st.sampled_from([*OWNED, *LOADING])
+WORDS = st.lists(st.one_of(st.text(max_size=12), FLAGS, st.from_regex(r"--[a-z]+=?\s?")))
+
+
+@given(words=WORDS, trusted=st.booleans())
+def test_any_words_are_taken_or_refused(words: list[str], *, trusted: bool) -> None:
+    found = problems(words, trust_remote_code=trusted)
+    assert all(problem.startswith("server_args ") for problem in found)
+    assert set(problems(words, trust_remote_code=True)) <= set(problems(words, trust_remote_code=False))
+    assert absolute_words(("py", *words), here=Path("/nowhere"))[0] == "py"
+    assert len(absolute_words(("py", *words), here=Path("/nowhere"))) == len(words) + 1
 
 
 ASK_NAMES = """

@@ -93,8 +93,12 @@ def test_relative_paths_mean_what_they_meant(tmp_path: Path) -> None:
         "--config", '{"a": "b=c"}', "--config", "/abs",
     )  # fmt: skip
     assert absolute_words(("bin/py", "-m"), here=tmp_path) == (f"{tmp_path}/bin/py", "-m")
-    env = {"HF_HOME": "there", "X_DIR": "gone", "PATH": "there:/bin", "OMP_NUM_THREADS": "there"}
-    assert absolute_variables(env, here=tmp_path) == env | {"HF_HOME": there}
+    env = {
+        "HF_HOME": "there", "X_DIR": "new", "X_FILE": "there", "PATH": "there:/bin", "OMP_NUM_THREADS": "there",
+        "Y_FILE": "gone", "Y_DIR": "~/x", "Z_DIR": "s3://b", "Z_HOME": "/abs", "HF_HUB_CACHE": "",
+    }  # fmt: skip
+    made = {"HF_HOME": there, "X_DIR": new, "X_FILE": there}
+    assert absolute_variables(env, here=tmp_path) == env | made
 
 
 def test_a_folder_of_compiled_code_that_is_missing_is_made_private(tmp_path: Path) -> None:
