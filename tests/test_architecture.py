@@ -65,3 +65,18 @@ def test_imports_point_down(path: Path) -> None:
 def test_every_room_has_a_layer() -> None:
     known = {room for rooms in LAYERS for room in rooms}
     assert {room_of(path) for path in MODULES} <= known
+
+
+# Standard library only, started by path: it reads one line of its own parent, and /proc.
+OWN_READING = {"reading.py", "server/supervisor.py"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_one_reader_parses_what_others_wrote(path: Path) -> None:
+    """JSON and TOML are parsed in ``reading.py`` alone, with its bounds; ``json.dumps`` is everybody's."""
+    if str(path.relative_to(PACKAGE)) in OWN_READING:
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "json":
+            assert node.attr not in {"load", "loads", "JSONDecoder"}, f"{path.name}:{node.lineno}"
+    assert not {"tomllib", "pickle", "ast"} & set(imports_of(path)), path.name

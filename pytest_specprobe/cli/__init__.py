@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
 
 from pytest_specprobe.cli.parser import new_parser
 from pytest_specprobe.errors import SpecprobeError
@@ -17,6 +18,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser, verbs = new_parser()
     for group in GROUPS:
         import_module(f"{__name__}.{group}").add(verbs)
+    for stream in (sys.stdout, sys.stderr):
+        # Names of files may be no text: shown as escapes, whatever the terminal takes. (Another's stream may not know.)
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     arguments = parser.parse_args(argv)
     try:
         code = int(arguments.run(arguments))

@@ -4,13 +4,13 @@ Invariant: bounds, not promises. Published accept lengths are facts of other tar
 what drafters of this depth have reached somewhere, never what this one will.
 """
 
-import json
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from pytest_specprobe.decide.breakeven import MIN_HEADROOM, BreakEven, chain_length, required_acceptance
+from pytest_specprobe.reading import Bounds, parse_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,5 +139,6 @@ def outlook(point: BreakEven, *, accept_length: float, min_headroom: float = MIN
 @cache
 def published() -> tuple[Published, ...]:
     """Return all published accept lengths on record (``published.json``)."""
-    data = json.loads(files(__package__).joinpath("published.json").read_text(encoding="utf-8"))
+    text = files(__package__).joinpath("published.json").read_text(encoding="utf-8")
+    data = parse_json(text, Bounds(size=1 << 20))
     return tuple(Published(**fact) for fact in data["facts"])

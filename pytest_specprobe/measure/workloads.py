@@ -168,7 +168,7 @@ def _unknown_keys(entry: Mapping[str, Any]) -> Iterator[str]:
     for key in entry.keys() - _KEYS:
         near = get_close_matches(key, _KEYS, n=1)
         raw = "; token ids would bypass the chat template" if "ids" in key or "token" in key else ""
-        yield f"unknown key {key!r}{f'; did you mean {near[0]!r}?' if near else raw}"
+        yield f"unknown key {key!r:.60}{f'; did you mean {near[0]!r}?' if near else raw}"
 
 
 def _wrong_types(entry: Mapping[str, Any]) -> Iterator[str]:
@@ -184,8 +184,8 @@ def _wrong_messages(messages: object) -> Iterator[str]:
     for at, message in enumerate(messages):
         if not isinstance(message, dict) or set(message) != {"role", "content"}:
             yield f"message {at} must have role and content, and nothing else"
-        elif message["role"] not in _ROLES:
-            yield f"message {at}: role {message['role']!r} is none of {', '.join(sorted(_ROLES))}"
+        elif not isinstance(message["role"], str) or message["role"] not in _ROLES:
+            yield f"message {at}: role {message['role']!r:.60} is none of {', '.join(sorted(_ROLES))}"
         elif not isinstance(message["content"], str) or not message["content"].strip():
             yield f"message {at}: content must be a text that is not empty"
         elif at == len(messages) - 1 and message["role"] != "user":
@@ -197,9 +197,10 @@ def _repeats(chats: Iterable[Chat]) -> Iterator[str]:
     texts: dict[str, str] = {}
     for chat in chats:
         if chat.id in ids:
-            yield f"id {chat.id!r} occurs twice"
+            yield f"id {chat.id!r:.60} occurs twice"
         elif chat.text in texts:
-            yield f"{chat.id!r} has the same text as {texts[chat.text]!r}: the same prompt twice is one prompt"
+            first = texts[chat.text]
+            yield f"{chat.id!r:.60} has the same text as {first!r:.60}: the same prompt twice is one prompt"
         ids.add(chat.id)
         texts.setdefault(chat.text, chat.id)
 

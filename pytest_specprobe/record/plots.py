@@ -7,6 +7,7 @@ one drawing serves light and dark. Nothing here may be imported before matplotli
 import io
 import re
 import textwrap
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -77,7 +78,9 @@ def plots(entry: Entry) -> Iterator[Plot]:
 def _drawn(draw: Callable[[Figure, Entry], None], entry: Entry, title: str, says: str) -> Plot:
     name = re.sub(r"[^a-z0-9]+", "-", f"{entry['name']}-{title}".lower())
     style: Any = {**_STYLE, "svg.hashsalt": name}  # Any: the type of its keys is new in recent versions
-    with rc_context(style):
+    with rc_context(style), warnings.catch_warnings():
+        # Of a report of another hand: a letter that the font lacks, a number that no axis has.
+        warnings.simplefilter("ignore")
         figure = Figure(figsize=(_WIDE, 3.1), layout="constrained")
         draw(figure, entry)
         file = io.StringIO()

@@ -1,13 +1,12 @@
 """Read a report.json back: the rim where a file becomes a report that the renderings may trust."""
 
-import json
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from pytest_specprobe.errors import ProfileError
-from pytest_specprobe.reading import Bounds, Unreadable, read_json
+from pytest_specprobe.reading import Bounds, Unreadable, parse_json, read_json
 from pytest_specprobe.record.report import NAME, SCHEMA
 
 _BOUNDS = Bounds(size=256 << 20)
@@ -30,7 +29,7 @@ def read_report(path: Path) -> dict[str, Any]:
         raise _unusable(file, "is no report of pytest-specprobe")
     if report["schema"] != SCHEMA:
         raise _unusable(file, f"has schema {report['schema']!r:.40}; this version reads {SCHEMA}")
-    schema = json.loads(schema_text())
+    schema = parse_json(schema_text(), _BOUNDS)
     entries = report.get("drafters")
     if not (_holds(report, schema) and isinstance(entries, list) and all(_is_entry(e, schema) for e in entries)):
         raise incomplete(file)

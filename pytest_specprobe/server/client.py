@@ -114,7 +114,9 @@ class Client(Closing):
         if status != 200:
             return None
         ranks = self._object("/v1/loads", status, body).get("loads")
-        counts = [rank.get("total_prefill_uncached_tokens") for rank in ranks] if isinstance(ranks, list) else []
+        if not isinstance(ranks, list) or not all(isinstance(rank, dict) for rank in ranks):
+            return None
+        counts = [rank.get("total_prefill_uncached_tokens") for rank in ranks]
         return sum(counts) if counts and all(type(count) is int for count in counts) else None
 
     def flush(self, *, patience_s: float = 30.0) -> None:

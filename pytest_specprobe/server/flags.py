@@ -5,10 +5,12 @@ loads code. SGLang's parser completes abbreviations (``--trust-rem``), so a word
 Names are those of SGLang 0.5.12 to 0.5.23.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from pytest_specprobe.reading import Bounds, Unreadable, parse_json
+
+_BOUNDS = Bounds(size=1 << 20)
 _KEY = "nothing: each boot gets a random key"
 _SPECULATION = "drafters.NAME.speculation"
 # What this tool says (and proves) itself: flag -> where it is said instead.
@@ -133,14 +135,15 @@ def _meant(flag: str) -> tuple[str, ...]:
 
 
 def _is_plain(value: str, *keys: str) -> bool:
-    """Tell whether a value is a JSON object that has none of these keys, however deep."""
-    seen: set[str] = set()
-
-    def take(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        seen.update(key for key, _ in pairs)
-        return dict(pairs)
-
+    """Tell whether a value is a JSON object that has none of these keys, however deep, and no key twice."""
     try:
-        return isinstance(json.loads(value, object_pairs_hook=take), dict) and seen.isdisjoint(keys)
-    except (ValueError, RecursionError):
+        document = parse_json(value, _BOUNDS, numbers="any", unique=True)
+    except Unreadable:
         return False
+    return isinstance(document, dict) and _keys(document).isdisjoint(keys)
+
+
+def _keys(value: object) -> set[str]:
+    if isinstance(value, dict):
+        return set(value).union(*map(_keys, value.values()))
+    return set().union(*map(_keys, value)) if isinstance(value, list) else set()

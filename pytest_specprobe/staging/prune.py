@@ -74,9 +74,10 @@ def _idle(path: Path, now: float) -> bool:
         return False
     try:
         idle_s = now - path.stat().st_mtime
+        return idle_s > (_UNUSED_S if manifest.source.exists() else _SOURCE_GONE_S)
     except OSError:
+        # Removed by another run a moment ago, or a source that no file can be called.
         return False
-    return idle_s > (_UNUSED_S if manifest.source.exists() else _SOURCE_GONE_S)
 
 
 class _Manifest(NamedTuple):

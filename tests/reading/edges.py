@@ -17,8 +17,9 @@ from typing import Any
 import httpx
 import numpy as np
 
-from pytest_specprobe.cli import main
-from pytest_specprobe.errors import CULPRITS, SpecprobeError
+from pytest_specprobe import private
+from pytest_specprobe.cli import main, servers
+from pytest_specprobe.errors import CULPRITS, SpecprobeError, printable
 from pytest_specprobe.findings import Finding
 from pytest_specprobe.measure.acceptance import measure_acceptance
 from pytest_specprobe.measure.records import Generation, Prompt
@@ -246,16 +247,20 @@ def _baselines(folder: Path, body: bytes) -> bool:
 
 def _record(folder: Path, body: bytes) -> bool:
     with _state(folder) as state:
-        (state / "servers" / f"{'0' * 32}.json").write_bytes(body)
-        found = ownership.servers()
+        private.write(state / "servers" / f"{'0' * 32}.json", body)
+        owned = ownership._read(next((state / "servers").iterdir()))
+        assert ownership.servers() == (), "no process of this boot runs"
         _command("servers")
         _command("servers", "--json")
-        return bool(found)
+        if owned is not None:
+            json.dumps(servers._row(owned), allow_nan=False)
+            printable("\n".join(servers._lines(owned))).encode()
+        return owned is not None
 
 
 def _times(folder: Path, body: bytes) -> bool:
     with _state(folder) as state:
-        (state / "boot-times.json").write_bytes(body)
+        private.write(state / "boot-times.json", body)
         usual = boot_times.usual_s(SPEC)
         boot_times.remember(SPEC, 12.0)
         assert boot_times.usual_s(SPEC) == 12.0
@@ -266,7 +271,8 @@ def _times(folder: Path, body: bytes) -> bool:
 def _state(folder: Path) -> Iterator[Path]:
     before = os.environ.get("SPECPROBE_STATE_DIR")
     os.environ["SPECPROBE_STATE_DIR"] = str(folder / "state")
-    (folder / "state" / "servers").mkdir(parents=True, exist_ok=True)
+    private.folder(folder / "state")
+    private.folder(folder / "state" / "servers")
     try:
         yield folder / "state"
     finally:
@@ -281,7 +287,8 @@ def _good_record() -> dict[str, Any]:
     return {
         "marker": "0" * 32, "pid": me.pid, "start_time": me.start_time, "owner_pid": 1, "owner_start_time": 6,
         "host": os.uname().nodename, "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
-        "port": 30000, "label": "mine", "log_path": "/log", "scratch": "/nowhere/specprobe-0", "created": 1.7e9,
+        "port": 30000, "label": "mine", "log_path": "/log",
+        "scratch": str(ownership.scratch_dir("0" * 32)), "created": 1.7e9,
         "pid_namespace": Path("/proc/self/ns/pid").stat().st_ino, "device": "cpu", "gpus": ["GPU-1"],
         "drafter": "/d", "command": ["python", "-m", "sglang.launch_server"], "scrubbed": ["A"],
         "environment": {"OMP_NUM_THREADS": "2"},
