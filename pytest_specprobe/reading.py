@@ -173,7 +173,7 @@ def require_within(value: object, bounds: Bounds, *, numbers: Numbers = "finite"
     """
     largest, items = 10**bounds.digits, 0
     level: list[Any] = [[value]]
-    for _ in range(bounds.depth + 2):
+    for _ in range(bounds.depth + 1):
         inner: list[Any] = []
         for container in level:
             items += len(container)

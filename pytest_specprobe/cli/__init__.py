@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for group in GROUPS:
         import_module(f"{__name__}.{group}").add(verbs)
     for stream in (sys.stdout, sys.stderr):
-        # Names of files may be no text: shown as escapes, whatever the terminal takes. (Another's stream may not know.)
+        # Names of files may be no text: shown as escapes, whatever the terminal takes.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     arguments = parser.parse_args(argv)

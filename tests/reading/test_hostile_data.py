@@ -263,3 +263,28 @@ def test_a_count_that_no_float_holds_is_never_used(client: Client, digits: str) 
     prompt = Prompt(id="p", workload="w", text="t", input_ids=(1,))
     with pytest.raises(MeasurementError, match="prompt_tokens"):
         client.generate(prompt, max_new_tokens=1, ignore_eos=False)
+
+
+@pytest.mark.parametrize("loads", ["[7]", "[null]", '["a"]', "[[]]", "{}", "7"])
+def test_loads_of_another_shape_say_nothing(client: Client, loads: str) -> None:
+    Hostile.body = f'{{"loads": {loads}}}'.encode()
+    assert client.prefilled_tokens() is None
+
+
+@pytest.mark.parametrize("role", ["[]", "{}", "7", '"' + "x" * 5000 + '"'])
+def test_a_role_that_is_none_is_one_short_error(tmp_path: Path, role: str) -> None:
+    line = f'{{"messages": [{{"role": {role}, "content": "a"}}]}}\n'
+    (tmp_path / "w.jsonl").write_text(line + '{"prompt": "a cat"}\n')
+    with pytest.raises(ProfileError, match=r"role .* is none of") as caught:
+        load_workload("w.jsonl", root=tmp_path)
+    assert len(caught.value.problems[0]) < 300
+
+
+@pytest.mark.parametrize("source", ["x" * 5000, "a\0b", "\ud83d\ude00" * 300, 7, None])
+def test_a_manifest_of_a_source_that_no_file_can_be_is_no_error(tmp_path: Path, source: Any) -> None:
+    staged = stage(build.llama().save(tmp_path / "drafter"), cache=tmp_path / "cache", target_positions=None)
+    manifest = staged.path / "specprobe-staged.json"
+    said = json.loads(manifest.read_bytes())
+    manifest.unlink()
+    manifest.write_text(json.dumps(said | {"source": source}))
+    prune(tmp_path / "cache", now=1e10)
