@@ -20,7 +20,8 @@ from tests.server.held import stand_in
 from tests.server.kills import PLAIN_SIGNALS
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-TAG = "SPECPROBE_FAULT"
+# LC_*: one of the names that pass to a server, so that its processes are found by it too.
+TAG = "LC_SPECPROBE_FAULT"
 Where = Literal["SGLang", "SGLang, served", "stand-in", "no server"]
 PROFILE = """
 [targets.target]

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from pytest_specprobe.server.holders import gpu_holders, gpu_memory_mib
 
-_TAG = "SPECPROBE_GPU_KILL"
+# LC_*: one of the names that pass to a server, so that its processes are found by it too.
+_TAG = "LC_SPECPROBE_GPU_KILL"
 _PATIENCE_S = 400.0
 
 

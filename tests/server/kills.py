@@ -35,7 +35,8 @@ logger = logging.getLogger(__name__)
 VICTIM = Path(__file__).with_name("victim.py")
 FAKE = Path(__file__).with_name("fake_sglang.py")
 REPOSITORY = Path(__file__).parents[2]
-TAG = "SPECPROBE_KILL_TRIAL"
+# LC_*: one of the names that pass to a server, so that its processes are found by it too.
+TAG = "LC_SPECPROBE_KILL_TRIAL"
 # A shell that runs tests in the background has them ignore what its Ctrl-C sends; a victim must not.
 PLAIN_SIGNALS = """
 import os, signal, sys

@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.server.kills import ROWS, Outcome, Row, run
+from benchmarks.gpu import kill
+from proofs import faults
+from pytest_specprobe.server.child_environment import environment
+from pytest_specprobe.server.spec import ServerSpec
+from tests.server.kills import ROWS, TAG, Outcome, Row, run
 
 AT_ONCE = 6
 # Real SGLang: at its weakest (its own children import for seconds and are not yet tied to it), and serving.
@@ -23,6 +27,12 @@ def table(outcomes: list[Outcome]) -> str:
     lines = ["| fault | step | exit | left |", "|---|---|---|---|"]
     lines += [f"| {o.row.how} | {o.row.step} | {o.exit_code} | {', '.join(o.left) or 'nothing'} |" for o in outcomes]
     return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("tag", [TAG, kill._TAG, faults.TAG])
+def test_the_tag_of_a_trial_reaches_the_servers_that_it_looks_for(tag: str) -> None:
+    """What does not pass to a server would leave the trials blind for what is left of one."""
+    assert environment(ServerSpec(model="m"), {tag: "1"})[0][tag] == "1"
 
 
 @pytest.mark.timeout(300)
