@@ -38,14 +38,3 @@ def zero(path: Path, ranges: dict[str, tuple[int, int]], *, source: Path) -> Non
             file.seek(begin)
             for start in range(begin, end, _CHUNK):
                 file.write(bytes(min(_CHUNK, end - start)))
-
-
-def is_zero(path: Path, ranges: dict[str, tuple[int, int]]) -> bool:
-    """Tell whether every byte of these ranges is zero."""
-    with path.open("rb") as file:
-        for begin, end in ranges.values():
-            file.seek(begin)
-            for start in range(begin, end, _CHUNK):
-                if file.read(min(_CHUNK, end - start)).strip(b"\0"):
-                    return False
-    return True

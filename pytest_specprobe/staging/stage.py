@@ -29,10 +29,10 @@ from typing import Any
 from pytest_specprobe.checkpoint.folder import CONFIG
 from pytest_specprobe.errors import CheckpointError, StagingError
 from pytest_specprobe.private import require_file, require_folder
-from pytest_specprobe.reading import Bounds, read_bytes, read_json
-from pytest_specprobe.staging.blind import fc_ranges, is_zero, zero
+from pytest_specprobe.reading import Bounds, Unreadable, read_bytes, read_json
+from pytest_specprobe.staging.blind import fc_ranges, zero
 from pytest_specprobe.staging.cache import locked, prepare
-from pytest_specprobe.staging.copy import copy_new, write_new
+from pytest_specprobe.staging.copy import copy_new, same_bytes, write_new
 from pytest_specprobe.staging.own_code import without_code
 from pytest_specprobe.staging.positions import Edits, patch_positions
 from pytest_specprobe.staging.sources import Source, hash_file, read_source
@@ -113,7 +113,11 @@ def _make(final: Path, checkpoint: Source, config_bytes: bytes, patched: Edits, 
                 write_new(staged, config_bytes)
                 hashes[name] = hash_file(staged)
                 continue
-            if copy_new(file, staged) != checkpoint.hashes[name]:
+            try:
+                copied = copy_new(file, staged)
+            except Unreadable:
+                copied = None
+            if copied != checkpoint.hashes[name]:
                 raise StagingError(
                     f"{file} changed while it was staged",
                     culprit="drafter-file",
@@ -168,9 +172,8 @@ def _intact(final: Path, checkpoint: Source, config_bytes: bytes, blinded: _Blin
         if read_bytes(final / CONFIG, limit=len(config_bytes)) != config_bytes:
             return False
         return all(
-            hash_file(final / name) == (hashes[name] if name in blinded else expected)
-            and is_zero(final / name, blinded.get(name, {}))
-            for name, expected in checkpoint.hashes.items()
+            same_bytes(final / name, file, zeroed=blinded.get(name, {}).values())
+            for name, file in checkpoint.files.items()
             if name != CONFIG
         )
     except (OSError, ValueError, KeyError, TypeError, CheckpointError):

@@ -358,7 +358,8 @@ def test_a_cache_that_cannot_be_written_is_a_staging_error(source: Path, tmp_pat
     assert caught.value.culprit == "machine"
 
 
-def test_a_full_disk_is_a_staging_error_and_leaves_nothing_half_made(source: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("room", [64, 300], ids=["no config", "half the weights"])
+def test_a_full_disk_is_a_staging_error_and_leaves_nothing_half_made(source: Path, tmp_path: Path, room: int) -> None:
     """A real ENOSPC would need a file system of our own; a file size limit fails the same write call."""
     script = textwrap.dedent("""
         import resource, signal, sys
@@ -366,7 +367,7 @@ def test_a_full_disk_is_a_staging_error_and_leaves_nothing_half_made(source: Pat
         from pytest_specprobe.errors import StagingError
         from pytest_specprobe.staging import stage
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]),) * 2)
         try:
             stage(Path(sys.argv[1]), cache=Path(sys.argv[2]), target_positions=2048, blind=True)
         except StagingError as error:
@@ -374,7 +375,11 @@ def test_a_full_disk_is_a_staging_error_and_leaves_nothing_half_made(source: Pat
     """)
     cache = tmp_path / "cache"
     done = subprocess.run(
-        [sys.executable, "-c", script, source, cache], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", script, source, cache, str(room)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
     assert done.stdout.strip() == "machine"
     assert [f.name for f in cache.iterdir() if not f.name.endswith(".lock")] == []
