@@ -61,7 +61,7 @@ def _another_config(path: Path) -> None:
     ("spoil", "names"),
     [
         (_no_weights, "file.missing"),
-        (_cut_weights, "model.safetensors is cut"),
+        (_cut_weights, "is cut short"),
         (_another_config, "target.hidden"),
     ],
 )

@@ -12,7 +12,7 @@ from pytest_specprobe.staging.copy import copy_new, same_bytes, write_new
 RANGE = st.tuples(st.integers(0, 50), st.integers(0, 50)).map(lambda ends: (min(ends), max(ends)))
 
 
-@settings(deadline=None)  # files on a disk that others use too
+@settings(max_examples=40, deadline=None)  # files on a disk that others use too
 @given(
     data=st.binary(max_size=50),
     zeroed=st.lists(RANGE, max_size=3),
