@@ -12,7 +12,8 @@ from _pytest.config import create_terminal_writer
 from _pytest.terminal import TerminalReporter
 
 from pytest_specprobe import options
-from pytest_specprobe.errors import Inconclusive, ProbeImpossible, ProfileError, SpecprobeError, printable
+from pytest_specprobe.errors import Inconclusive, ProbeImpossible, ProfileError, SpecprobeError
+from pytest_specprobe.foreign import printable
 from pytest_specprobe.probe.entry import properties
 from pytest_specprobe.probe.plan import plan
 from pytest_specprobe.probe.session import ProbeSession

@@ -18,27 +18,14 @@
 An error names what happened, who is at fault (``culprit``) and what to do next (``fix``).
 """
 
-import re
-import unicodedata
 from typing import Literal, Self, get_args
+
+from pytest_specprobe.foreign import printable
 
 Culprit = Literal[
     "drafter-file", "drafter-config", "launch-flags", "engine", "target", "workload", "machine", "harness"
 ]
 CULPRITS: tuple[Culprit, ...] = get_args(Culprit)
-_COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
-_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-
-
-def printable(text: str) -> str:
-    """Return text that a terminal shows and does not obey: colours are dropped, every other control is replaced.
-
-    Files, servers and other processes say what they like; line ends, tabs and spaces of all kinds stay.
-    """
-    kept = _COLOURS.sub("", text)
-    return "".join(
-        c if c.isprintable() or c in "\n\t" or unicodedata.category(c) == "Zs" else _REPLACEMENT for c in kept
-    )
 
 
 class SpecprobeError(Exception):

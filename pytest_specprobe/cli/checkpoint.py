@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_specprobe.cli.parser import Verbs
-from pytest_specprobe.errors import printable
+from pytest_specprobe.foreign import printable
 
 if TYPE_CHECKING:
     from pytest_specprobe.checkpoint.diff import Difference

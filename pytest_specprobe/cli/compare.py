@@ -44,7 +44,8 @@ def add(verbs: Verbs) -> None:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from pytest_specprobe.errors import ProfileError, printable
+    from pytest_specprobe.errors import ProfileError
+    from pytest_specprobe.foreign import printable
     from pytest_specprobe.record.regression import compare, trend
 
     if not 0 < arguments.minimum < 1:

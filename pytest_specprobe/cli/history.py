@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_specprobe.cli.parser import Verbs
-from pytest_specprobe.errors import ProfileError, printable
+from pytest_specprobe.errors import ProfileError
+from pytest_specprobe.foreign import printable
 
 if TYPE_CHECKING:
     from pytest_specprobe.record.history import History, Run

@@ -30,7 +30,8 @@ def add(verbs: Verbs) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    from pytest_specprobe.errors import ProfileError, printable
+    from pytest_specprobe.errors import ProfileError
+    from pytest_specprobe.foreign import printable
     from pytest_specprobe.record.read import incomplete, read_report, schema_text
 
     if arguments.schema:

@@ -171,7 +171,7 @@ def _told_to_end() -> Iterator[_Ending]:
 
 
 def _say(line: str) -> None:
-    from pytest_specprobe.errors import printable
+    from pytest_specprobe.foreign import printable
 
     # The terminal may be gone; the servers still have to be ended in order.
     with contextlib.suppress(OSError):

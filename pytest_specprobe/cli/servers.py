@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pytest_specprobe.cli.parser import Verbs
-from pytest_specprobe.errors import printable
+from pytest_specprobe.foreign import printable
 
 if TYPE_CHECKING:
     from pytest_specprobe.server.holders import Holder

@@ -10,7 +10,7 @@ from pytest_specprobe.measure.passes import Client
 from pytest_specprobe.measure.records import Generation, Prompt
 
 # Prefill lines are not looked at: a health check is a prefill of one token, and never decodes.
-_DECODE = re.compile(r"Decode batch.*?#running-req: (\d+).*?#queue-req: (\d+)")
+_DECODE = re.compile(r"Decode batch.{0,400}?#running-req: (\d{1,9}).{0,400}?#queue-req: (\d{1,9})")
 _SHARE = 0.02
 # A health check prefills a token or so each time; somebody's real requests prefill hundreds.
 _STRAY_SHARE = 0.05

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pytest_specprobe.errors import printable
+from pytest_specprobe.foreign import printable
 from pytest_specprobe.record.numbers import numbers, provenance
 from pytest_specprobe.record.text import (
     GATE_SAYS,

@@ -6,7 +6,7 @@ from typing import Any
 
 Entry = Mapping[str, Any]
 NO_BREAK = "\N{NO-BREAK SPACE}"
-_INTERVAL = re.compile(r"(?:\b[\w.-]+: )?[\d.,]+ \[[\d.,-]+, [\d.,-]+\]")
+_INTERVAL = re.compile(r"(?:(?<![\w.-])[\w.-]{1,80}+: )?(?<![\d.,])[\d.,]{1,20} \[[\d.,-]{1,20}, [\d.,-]{1,20}\]")
 
 VERDICT_SAYS = {
     "broken": "a check failed: nothing measured says anything about the drafter",

@@ -15,7 +15,7 @@ from pytest_specprobe.server.bootlog import tail
 from pytest_specprobe.server.client import Client, checked_url, is_loopback
 from pytest_specprobe.server.closing import Closing
 from pytest_specprobe.server.listeners import Listener, listeners_of
-from pytest_specprobe.server.log_file import read_log
+from pytest_specprobe.server.log_file import read_log, read_tail
 from pytest_specprobe.server.port import OwnPort
 
 API_KEY_VARIABLE = "SPECPROBE_API_KEY"
@@ -78,7 +78,7 @@ class AttachedServer(Closing):
 
     def log_tail(self, lines: int = 30) -> str:
         """Return the last lines of the log that say something, redacted; empty where it is elsewhere."""
-        return tail(self.log_text(), lines)
+        return "" if self.log_path is None else tail(read_tail(self.log_path, secrets=self._secrets), lines)
 
     def close(self) -> None:
         """Disconnect; the server runs on."""

@@ -254,7 +254,7 @@ class _Watch:
         self._started_s = started_s
         self._timeout_s = timeout_s
         self._usual_s = boot_times.usual_s(spec)
-        self._log = GrowingLog(server.log_path)
+        self._log = GrowingLog(server.log_path, secrets=(server.api_key,))
         self._stall = StallWatch(server.pid or 0, patience_s=stall_patience_s)
         self._phase: Phase = "launch"
         self._told_s = 0.0
@@ -297,7 +297,7 @@ class _Watch:
         )
 
     def _died(self) -> BootError:
-        text = self._server.log_text()
+        text = self._server.log_ends()
         code, number = self._server.exit
         found = diagnose(text, phase=self._phase, exit_code=code, exit_signal=number)
         kind = _PortLost if found.port_taken else BootError
@@ -310,7 +310,7 @@ class _Watch:
         )
 
     def _late(self, what: str, *, culprit: Culprit) -> BootError:
-        text = self._server.log_text()
+        text = self._server.log_ends()
         quiet_s = self._log.quiet_s(time.monotonic())
         usual = f"; last time it took {self._usual_s:.0f} s" if self._usual_s else ""
         return BootError(
@@ -328,7 +328,7 @@ class _Watch:
         try:
             return self._server.port.answered()
         except PortTaken as taken:
-            detail = self._detail(self._server.log_text())
+            detail = self._detail(self._server.log_ends())
             raise _PortLost(taken.what, culprit=taken.culprit, fix=taken.fix, detail=detail) from taken
 
     def _require_key(self) -> None:
@@ -343,5 +343,5 @@ class _Watch:
                 f"the server answers on {self._server.url} without its key",
                 culprit="engine",
                 fix="use an SGLang version that reads api-key from its --config file",
-                detail=self._detail(self._server.log_text()),
+                detail=self._detail(self._server.log_ends()),
             )

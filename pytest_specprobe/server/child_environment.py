@@ -15,7 +15,7 @@ from platformdirs import user_cache_path
 
 from pytest_specprobe.engines import cpu, steps
 from pytest_specprobe.secret import Variables
-from pytest_specprobe.server.redaction import is_secret_name
+from pytest_specprobe.server.secret_forms import is_secret_name
 
 if TYPE_CHECKING:
     from pytest_specprobe.server.spec import ServerSpec

@@ -4,11 +4,13 @@ import re
 from dataclasses import dataclass
 
 from pytest_specprobe.errors import Culprit
+from pytest_specprobe.foreign import cut
 from pytest_specprobe.server.bootlog import Phase, plain_lines
 
 _EXCEPTION = re.compile(
     r"^\s{0,2}(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt|NotFound|OutOfMemory\w*)\b.*"
 )
+_REPORT = 1 << 20  # characters of a failure's report that are held against the known causes
 _STACK = "Traceback (most recent call last):"
 _DIRECT = "The above exception was the direct cause"
 _DURING = "During handling of the above exception"
@@ -70,7 +72,7 @@ _KNOWN = (
         "lower --context-length in the target's server_args",
     ),
     _Cause(
-        r"does not (?:implement|define|have|expose)[^\n]*set_eagle3_layers_to_capture|"
+        r"does not (?:implement|define|have|expose)[^\n]{0,200}?set_eagle3_layers_to_capture|"
         r"has no attribute 'set_eagle3_layers_to_capture'",
         "this SGLang cannot capture EAGLE-3 hidden states from the target's model class",
         "engine",
@@ -97,7 +99,7 @@ _KNOWN = (
     ),
     _Cause(
         r"Unknown (?:CUDA|GPU)|CUDA driver version is insufficient|no CUDA-capable device|No CUDA GPUs are available|"
-        r"Found no NVIDIA driver|Torch not compiled with CUDA enabled|no accelerator .* is available",
+        r"Found no NVIDIA driver|Torch not compiled with CUDA enabled|no accelerator .{0,200}? is available",
         "no usable GPU, or a driver too old for this build of torch",
         "machine",
         "check nvidia-smi and the driver version, or probe with --specprobe-device=cpu where the target allows it",
@@ -130,7 +132,7 @@ _KNOWN = (
         "name another --attention-backend or --moe-runner-backend in the server_args, or use another version",
     ),
     _Cause(
-        r"Cannot find the config file for (\w+)|[Qq]uantization method .* does not match|"
+        r"Cannot find the config file for (\w+)|[Qq]uantization method .{0,200}? does not match|"
         r"quantization (?:method )?['\"]?(\w+)['\"]? is not supported|Unknown quantization method|"
         r"is not supported for quantization method",
         "the quantisation settings do not fit the checkpoint",
@@ -199,8 +201,9 @@ def diagnose(
     """
     lines = [line for line in plain_lines(text) if "Ignore import error when loading" not in line]
     root = root_exception(text)
+    report = "\n".join(lines[_failure_start(lines) :])[:_REPORT]
     # The root exception is asked first: what follows it is usually its consequence.
-    for candidate in ([root] if root else []) + ["\n".join(lines[_failure_start(lines) :])]:
+    for candidate in ([root] if root else []) + [report]:
         for cause in _KNOWN:
             if match := re.search(cause.pattern, candidate, re.IGNORECASE):
                 culprit = "target" if cause.culprit == "drafter-file" and phase == "weights" else cause.culprit
@@ -272,13 +275,13 @@ def _failure_start(lines: list[str]) -> int:
 def _fill(what: str, match: re.Match[str], lines: list[str]) -> str:
     groups = [g for g in match.groups() if g is not None]
     for number, group in enumerate(groups, start=1):
-        what = what.replace(f"{{{number}}}", group)
+        what = what.replace(f"{{{number}}}", cut(group, 100))
     return what.replace("{0}", match.group()[:300]).replace("{phase}", _memory_phase(lines))
 
 
 def _memory_phase(lines: list[str]) -> str:
     text = "\n".join(lines)
-    if re.search(r"Capture .*graph begin|Capturing (?:batches|num tokens)", text):
+    if re.search(r"Capture .{0,200}?graph begin|Capturing (?:batches|num tokens)", text):
         return " while capturing CUDA graphs"
     if "Load weight end" in text:
         return " while allocating the KV cache"

@@ -4,10 +4,12 @@ import contextlib
 import os
 from pathlib import Path
 
+from pytest_specprobe.foreign import cut_lines
 from pytest_specprobe.secret import Secret
 from pytest_specprobe.server.redaction import redact_text
 
 _LIMIT = 64 << 20  # bytes of a log that are looked at, from its end
+_TAIL = 256 << 10
 _PIECE = 1 << 20
 
 
@@ -16,10 +18,43 @@ def read_log(path: Path, *, secrets: tuple[Secret, ...] = (), start: int = 0) ->
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(start, size - _LIMIT))
-            return redact_text(file.read(_LIMIT).decode("utf-8", errors="replace"), secrets=secrets)
+            file.seek(max(start, size - _LIMIT, 0))
+            return _shown(file.read(_LIMIT), secrets)
     except OSError:
         return ""
+
+
+def read_ends(path: Path, *, secrets: tuple[Secret, ...] = (), size: int = 1 << 20) -> str:
+    """Return a log's first and last ``size`` bytes (the whole of a shorter one), redacted; empty if unreadable.
+
+    A boot looks at no more: its deadline holds however much a server writes.
+    """
+    try:
+        with path.open("rb") as file:
+            whole = file.seek(0, os.SEEK_END)
+            if whole <= 2 * size:
+                return _shown(os.pread(file.fileno(), 2 * size, 0), secrets)
+            first, last = (_shown(os.pread(file.fileno(), size, at), secrets) for at in (0, whole - size))
+            return f"{first}\n[{whole - 2 * size:,} bytes left out]\n{last}"
+    except OSError:
+        return ""
+
+
+def read_tail(path: Path, *, secrets: tuple[Secret, ...] = ()) -> str:
+    """Return the last 256 KiB of a log, redacted; empty if it cannot be read."""
+    try:
+        return read_log(path, secrets=secrets, start=path.stat().st_size - _TAIL)
+    except OSError:
+        return ""
+
+
+def _shown(data: bytes, secrets: tuple[Secret, ...]) -> str:
+    """Hide the known secrets before any line is cut, what looks like one after it."""
+    text = data.decode("utf-8", errors="replace")
+    del data
+    for secret in secrets:
+        text = secret.hide(text)
+    return redact_text(cut_lines(text))
 
 
 def blot(path: Path, key: Secret) -> None:

@@ -14,7 +14,7 @@ from pytest_specprobe.server.client import Client
 from pytest_specprobe.server.closing import Closing
 from pytest_specprobe.server.gpu_memory import GpuMemory
 from pytest_specprobe.server.listeners import Listener, listeners_of
-from pytest_specprobe.server.log_file import blot, read_log
+from pytest_specprobe.server.log_file import blot, read_ends, read_log, read_tail
 from pytest_specprobe.server.port import HeldPort, OwnPort
 from pytest_specprobe.server.process import Supervised
 from pytest_specprobe.server.supervisor import marked
@@ -116,13 +116,17 @@ class OwnedServer(Closing):
         """Return the whole log, redacted."""
         return read_log(self._log_path, secrets=(self.api_key,))
 
+    def log_ends(self) -> str:
+        """Return how the log begins and ends, redacted; a MiB of each at most."""
+        return read_ends(self._log_path, secrets=(self.api_key,))
+
     def own_log_text(self) -> str:
         """Return the log of the time that this run had the server: all of it."""
         return self.log_text()
 
     def log_tail(self, lines: int = 30) -> str:
         """Return the last lines of the log that say something, redacted."""
-        return tail(self.log_text(), lines)
+        return tail(read_tail(self._log_path, secrets=(self.api_key,)), lines)
 
     def close(self) -> None:
         """Stop the server and wait until nothing of it is left: no process, no port, no GPU memory.

@@ -1,39 +1,17 @@
 """Keep secrets out of what is shown: command lines, logs, reports."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pytest_specprobe.secret import HIDDEN, Secret
-
-# A whole word of the name, so that TOKENIZER_PATH and max_total_tokens stay readable.
-_SECRET_WORDS = re.compile(
-    r"(^|[_-])(token$|secret|password|passwd|api[_-]?key|access[_-]?key|admin[_-]?key|private[_-]?key|credentials?"
-    r"|authorization|keyfile[_-]?password)($|[_-])",
-    re.IGNORECASE,
-)
-# Secrets that a server prints by name: api_key='...', --api-key ..., "Authorization: Bearer ...".
-_IN_TEXT = (
-    re.compile(r"((?:admin_)?api_key['\"]?\s*[:=]\s*)(?!None|null)(['\"]?)[^\s'\",)}]+\2", re.IGNORECASE),
-    re.compile(r"(--(?:admin-)?api-key[=\s]+)()['\"]?[^\s'\"]+['\"]?"),
-    re.compile(r"(\bBearer\s+)()[A-Za-z0-9._~+/=-]+"),
-    re.compile(r"(\b(?:hf|ghp|sk)[_-])()[A-Za-z0-9_-]{16,}"),
-    re.compile(r"([a-z][a-z0-9+.-]*://)()[^\s/@:'\"]+:[^\s/@'\"]+(?=@)", re.IGNORECASE),
-)
-
-
-def is_secret_name(name: str) -> bool:
-    """Tell whether a variable, flag or JSON key of this name holds a secret."""
-    return bool(_SECRET_WORDS.search(name))
+from pytest_specprobe.server.secret_forms import hide_forms, is_secret_name
 
 
 def redact_text(text: str, *, secrets: Iterable[Secret] = ()) -> str:
     """Return ``text`` without the given secrets and without anything that looks like one by its name."""
     for secret in secrets:
         text = secret.hide(text)
-    for pattern in _IN_TEXT:
-        text = pattern.sub(rf"\1{HIDDEN}", text)
-    return text
+    return hide_forms(text)
 
 
 def redact_value(value: Any, *, secrets: Iterable[Secret] = ()) -> Any:

@@ -12,11 +12,11 @@ from pytest_specprobe.secret import Secret
 from pytest_specprobe.server.child_environment import environment, forging_variables, speed_variables
 from pytest_specprobe.server.gpus import ranks_here
 from pytest_specprobe.server.redaction import (
-    is_secret_name,
     redact_command,
     redact_text,
     redact_value,
 )
+from pytest_specprobe.server.secret_forms import is_secret_name
 from pytest_specprobe.server.spec import ServerSpec, command, worker_commands
 
 SPECULATION = Speculation(num_steps=2, eagle_topk=1, num_draft_tokens=3)
