@@ -20,7 +20,7 @@ An error names what happened, who is at fault (``culprit``) and what to do next 
 
 from typing import Literal, Self, get_args
 
-from pytest_specprobe.foreign import printable
+from pytest_specprobe.foreign import LINE, one_line, printable
 
 Culprit = Literal[
     "drafter-file", "drafter-config", "launch-flags", "engine", "target", "workload", "machine", "harness"
@@ -43,8 +43,9 @@ class SpecprobeError(Exception):
         self.detail = detail
 
     def __str__(self) -> str:
-        text = f"{self.what}\n  culprit: {self.culprit}\n  next: {self.fix}"
-        return printable(f"{text}\n{self.detail}" if self.detail else text)
+        text = f"{one_line(self.what, LINE)}\n  culprit: {self.culprit}\n  next: {one_line(self.fix, LINE)}"
+        # The lines of a log or of another error never begin a line of ours.
+        return printable("\n".join([text, *(f"  | {line}" for line in self.detail.split("\n") if self.detail)]))
 
 
 class ProfileError(SpecprobeError):

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from pytest_specprobe.errors import CheckFailed, Culprit
+from pytest_specprobe.foreign import LINE, SAID, one_line
 
 Severity = Literal["error", "warning", "info"]
 Status = Literal["pass", "fail", "skip"]
@@ -28,6 +29,12 @@ class Finding:
     expected: str
     why: str
     fix: str
+
+    def __post_init__(self) -> None:
+        # What was seen and expected repeats others' words: files, answers, logs.
+        for name in ("seen", "expected", "why", "fix"):
+            limit = SAID if name in ("seen", "expected") else LINE
+            object.__setattr__(self, name, one_line(getattr(self, name), limit))
 
     def to_json(self) -> dict[str, Any]:
         """Return the ``Finding`` object of report.json."""

@@ -11,6 +11,7 @@ import pytest_specprobe
 PACKAGE = Path(pytest_specprobe.__file__).parent
 LAYERS = (
     {"__init__"},
+    {"foreign"},
     {"errors", "private", "urls", "reading", "secret"},
     {"findings"},
     {"profiles"},

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_specprobe.cli.parser import Verbs
-from pytest_specprobe.foreign import printable
+from pytest_specprobe.foreign import json_text, printable
 
 if TYPE_CHECKING:
     from pytest_specprobe.checkpoint.diff import Difference
@@ -70,7 +70,7 @@ def _inspect(arguments: argparse.Namespace) -> int:
             "target": str(target) if target else None,
             "findings": [finding.to_json() for finding in findings if finding.status == "fail"],
         }
-        print(json.dumps(document, indent=2))
+        print(json_text(document, indent=2))
     else:
         print(printable("\n".join(_report(findings, every=arguments.all))))
     return int(bool(failed(findings)))
@@ -131,7 +131,7 @@ def _diff(arguments: argparse.Namespace) -> int:
     from pytest_specprobe.findings import failed
 
     difference = diff(arguments.a, arguments.b)
-    print(json.dumps(difference.to_json(), indent=2) if arguments.json else printable("\n".join(_told(difference))))
+    print(json_text(difference.to_json(), indent=2) if arguments.json else printable("\n".join(_told(difference))))
     return int(bool(failed(difference.findings)))
 
 

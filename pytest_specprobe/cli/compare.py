@@ -1,7 +1,6 @@
 """``specprobe compare A B``: is B slower, or accepted less, than A?"""
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +44,7 @@ def add(verbs: Verbs) -> None:
 
 def _compare(arguments: argparse.Namespace) -> int:
     from pytest_specprobe.errors import ProfileError
-    from pytest_specprobe.foreign import printable
+    from pytest_specprobe.foreign import json_text, printable
     from pytest_specprobe.record.regression import compare, trend
 
     if not 0 < arguments.minimum < 1:
@@ -57,7 +56,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     verdict = trend(changes)
     if arguments.json:
         document = {"schema": 1, "a": a.id, "b": b.id, "trend": verdict, "changes": [c.to_json() for c in changes]}
-        print(json.dumps(document, indent=1))
+        print(json_text(document, indent=1))
     else:
         print(printable("\n".join(_page(a, b, changes, verdict))))
     return _CODES.get(verdict, 0)

@@ -1,13 +1,12 @@
 """``specprobe doctor``: can this machine run a probe, and what must be installed?"""
 
 import argparse
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_specprobe.cli.parser import Verbs
-from pytest_specprobe.foreign import printable
+from pytest_specprobe.foreign import json_text, printable
 
 if TYPE_CHECKING:
     from pytest_specprobe.findings import Finding
@@ -44,7 +43,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
     findings, runs = doctor.examine(machine), doctor.runs(machine)
     if arguments.json:
         document = {"schema": 1, "runs": dict(runs), "findings": [finding.to_json() for finding in findings]}
-        print(json.dumps(document, indent=2))
+        print(json_text(document, indent=2))
     else:
         print(printable("\n".join(_page(findings, cpu=runs["cpu"], cuda=runs["cuda"]))))
     return int(not any(runs.values()))

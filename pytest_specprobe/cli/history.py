@@ -1,14 +1,13 @@
 """``specprobe history``: the kept runs, key by key, each against the ones before it."""
 
 import argparse
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_specprobe.cli.parser import Verbs
 from pytest_specprobe.errors import ProfileError
-from pytest_specprobe.foreign import printable
+from pytest_specprobe.foreign import json_text, printable
 
 if TYPE_CHECKING:
     from pytest_specprobe.record.history import History, Run
@@ -58,7 +57,7 @@ def _history(arguments: argparse.Namespace) -> int:
     if arguments.drafter:
         found = found.of(arguments.drafter)
     if arguments.json:
-        print(json.dumps(_document(found, minimum=arguments.minimum), indent=1))
+        print(json_text(_document(found, minimum=arguments.minimum), indent=1))
     else:
         print(printable("\n".join(_page(found, last=arguments.last, minimum=arguments.minimum))))
     return 0

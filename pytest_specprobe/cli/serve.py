@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import json
 import os
 import re
 import signal
@@ -52,6 +51,7 @@ def add(verbs: Verbs) -> None:
 
 def _serve(arguments: argparse.Namespace) -> int:
     from pytest_specprobe.errors import ProbeImpossible, ProfileError, SpecprobeError
+    from pytest_specprobe.foreign import json_text
     from pytest_specprobe.probe.named import named_profiles
     from pytest_specprobe.probe.serving import serving
     from pytest_specprobe.profiles import load_profiles
@@ -74,7 +74,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             _told_to_end() as ending,
             serving(profile, settings=settings, baseline=arguments.baseline, api_key=api_key, say=_say) as held,
         ):
-            _out(json.dumps(held.to_json()) if arguments.json else _page(held))
+            _out(json_text(held.to_json()) if arguments.json else _page(held))
             while (dead := held.dead) is None:
                 time.sleep(_LOOK_EVERY_S)
             ending.begins()
@@ -179,5 +179,7 @@ def _say(line: str) -> None:
 
 
 def _out(text: str) -> None:
+    from pytest_specprobe.foreign import unmarked
+
     with contextlib.suppress(OSError):
-        print(text, flush=True)
+        print(unmarked(text), flush=True)

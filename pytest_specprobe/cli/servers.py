@@ -1,13 +1,12 @@
 """``specprobe servers`` and ``specprobe reap``: what this tool has started here, and what of it was left behind."""
 
 import argparse
-import json
 from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pytest_specprobe.cli.parser import Verbs
-from pytest_specprobe.foreign import printable
+from pytest_specprobe.foreign import json_text, printable
 
 if TYPE_CHECKING:
     from pytest_specprobe.server.holders import Holder
@@ -41,7 +40,7 @@ def _servers(arguments: argparse.Namespace) -> int:
 
     found = ownership.servers()
     if arguments.json:
-        print(json.dumps({"schema": 1, "servers": [_row(owned) for owned in found]}, indent=2))
+        print(json_text({"schema": 1, "servers": [_row(owned) for owned in found]}, indent=2))
     elif found:
         print(printable("\n".join(line for owned in found for line in _lines(owned))))
         if any(not owned.owner_lives for owned in found):
@@ -70,13 +69,14 @@ def _reap(arguments: argparse.Namespace) -> int:
             "removed": [str(path) for path in pruned],
             "others": [_holder(holder) for holder in others],
         }
-        print(json.dumps(document, indent=2))
+        print(json_text(document, indent=2))
     else:
         for one in ended:
             how = f"would not end: processes {list(one.left)}" if one.left else "ended"
-            print(f"{how}: {one.owned.label} pid {one.owned.pid} port {one.owned.port} log {one.owned.log_path}")
+            told = f"{how}: {one.owned.label} pid {one.owned.pid} port {one.owned.port} log {one.owned.log_path}"
+            print(printable(told))
         for path in pruned:
-            print(f"removed: {path}")
+            print(printable(f"removed: {path}"))
         for holder in others:
             print(printable(f"left alone, not ours: {holder}"))
         if not ended and not pruned:

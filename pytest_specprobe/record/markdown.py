@@ -6,7 +6,7 @@ report is escaped, since names and server answers may hold anything.
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from pytest_specprobe.record.text import GATE_SAYS, VERDICT_SAYS, Entry, past, r
 
 logger = logging.getLogger(__name__)
 GITHUB = "GITHUB_STEP_SUMMARY"
+_LIMIT = 1 << 20  # bytes that GitHub takes of one step
+_NOTE = b"\n</details>\n\n**Cut: the summary is longer than GitHub takes; report.json has all of it.**\n"
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~$@!&])")
 _MARKS = {"pass": "✅", "fail": "❌", "error": "❌", "inconclusive": "❔", None: "⏸"}
 
@@ -36,15 +38,29 @@ def to_step_summary(report: Mapping[str, Any], *, environ: Mapping[str, str]) ->
     if not path:
         return
     try:
-        with Path(path).open("a", encoding="utf-8", errors="replace") as file:
-            file.writelines(f"{line}\n" for line in markdown(report))
+        with Path(path).open("ab") as file:
+            file.writelines(_fitting(markdown(report), room=_LIMIT - file.tell()))
     except OSError as error:
         logger.warning("job summary not written: %s", error)
 
 
+def _fitting(lines: Iterable[str], *, room: int) -> Iterator[bytes]:
+    """Yield the lines, encoded, as long as they and a note fit into ``room`` bytes; GitHub takes no longer file."""
+    room -= len(_NOTE)
+    for line in lines:
+        data = f"{line}\n".encode(errors="replace")
+        room -= len(data)
+        if room < 0:
+            yield _NOTE
+            return
+        yield data
+
+
 def escape(text: object) -> str:
     """Return text that Markdown shows as it is, on one line."""
-    return " ".join(_SPECIAL.sub(r"\\\1", str(text)).split())
+    # an address would become a link by itself
+    shown = _SPECIAL.sub(r"\\\1", str(text)).replace("://", "\\://").replace("www.", "www\\.")
+    return " ".join(shown.split())
 
 
 def _drafter(entry: Entry) -> Iterator[str]:

@@ -19,8 +19,9 @@ import numpy as np
 
 from pytest_specprobe import private
 from pytest_specprobe.cli import main, servers
-from pytest_specprobe.errors import CULPRITS, SpecprobeError, printable
+from pytest_specprobe.errors import CULPRITS, SpecprobeError
 from pytest_specprobe.findings import Finding
+from pytest_specprobe.foreign import printable
 from pytest_specprobe.measure.acceptance import measure_acceptance
 from pytest_specprobe.measure.records import Generation, Prompt
 from pytest_specprobe.measure.workloads import load_workload

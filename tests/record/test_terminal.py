@@ -186,7 +186,7 @@ def test_an_error_is_shown_and_not_obeyed() -> None:
     error = CheckFailed(
         "\x1b[31mred\x1b[0m \x1b[2J", culprit="engine", fix="a\xa0b", detail="log\r\x1b]0;x\x07\n\ttab"
     )
-    assert str(error) == "red \ufffd[2J\n  culprit: engine\n  next: a\xa0b\nlog\ufffd\ufffd]0;x\ufffd\n\ttab"
+    assert str(error) == "red \ufffd[2J\n  culprit: engine\n  next: a\xa0b\n  | log\ufffd\ufffd]0;x\ufffd\n  | \ttab"
 
 
 @pytest.mark.parametrize(
