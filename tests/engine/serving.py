@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import Any
 import httpx
 
 from pytest_specprobe.engines.cpu import environment, server_args
+from pytest_specprobe.server.port import HeldPort
 
 BOOT_S = 300.0
 
@@ -134,10 +134,14 @@ class Server:
 def serve(
     target: Path, *extra: str, drafter: Path | None = None, shape: Shape | None = None, log: Path
 ) -> Iterator[Server]:
-    """Boot a server on a free port, and take its whole process group down at the end."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    """Boot a server on a port that is held for it, and take its whole process group down at the end."""
+    with HeldPort.take() as held:
+        yield from _serve(target, *extra, drafter=drafter, shape=shape, log=log, port=held.number)
+
+
+def _serve(
+    target: Path, *extra: str, drafter: Path | None, shape: Shape | None, log: Path, port: int
+) -> Iterator[Server]:
     mla = "kv_lora_rank" in json.loads((target / "config.json").read_text())
     command = [
         *(sys.executable, "-m", "sglang.launch_server", "--model-path", str(target)),
