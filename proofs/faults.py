@@ -46,6 +46,7 @@ class Fault:
 
     ``says`` is a pattern of the output, ``verdict`` the only one that may be given beside ``broken``. ``named`` is
     False where the run itself was ended, so that it could not name anybody; the culprit is then whoever ended it.
+    ``never`` looks at what the run left and said, and returns what must not have happened ("" if it did not).
     ``hook`` is code that runs after staging and before the boot, ``early`` code of the run's conftest.py; ``strike``
     is done from outside when the output shows ``at``.
     """
@@ -69,6 +70,7 @@ class Fault:
     plan: Mapping[str, Any] = field(default_factory=dict)
     at: str = ""
     strike: "Callable[[Run], None] | None" = None
+    never: "Callable[[Run], str]" = lambda _: ""
 
     def __str__(self) -> str:
         return f"{self.name}, {self.phase}"
@@ -95,7 +97,8 @@ class Run:
         self.tag = f"{folder.name}-{os.urandom(8).hex()}"
         folder.mkdir(parents=True)
         _files(fault, folder)
-        words = [sys.executable, "-I", "-S", "-c", PLAIN_SIGNALS, sys.executable, "-m", "pytest"]
+        # -P: as the command pytest, which has no folder of its own on the path.
+        words = [sys.executable, "-I", "-S", "-c", PLAIN_SIGNALS, sys.executable, "-P", "-m", "pytest"]
         words += ["-p", "no:cacheprovider", "--specprobe-drafter=probed", *self._where()]
         words += fault.args or ("specprobe/test_acceptance.py::test_acceptance",)
         env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
@@ -110,7 +113,7 @@ class Run:
 
     def _where(self) -> list[str]:
         if self.served:
-            return ["--specprobe-server", self.served["drafter"]["url"], "--specprobe-baseline=none"]
+            return [f"--specprobe-server={self.served['drafter']['url']}", "--specprobe-baseline=none"]
         if self.fault.on == "stand-in":
             python = stand_in(self.folder / "python")
             return ["--specprobe-device=cpu", "--specprobe-baseline=none", f"--specprobe-python={python}"]
@@ -177,7 +180,8 @@ class Run:
             except ValueError:
                 wrong.append(f"half-written {path.name}")
         wrong += [f"left {path.name}" for path in self.folder.glob(".specprobe/.report-*")]
-        return wrong + self._left()
+        happened = fault.never(self)
+        return [*wrong, *([happened] if happened else []), *self._left()]
 
     def _left(self) -> list[str]:
         """Name the processes that outlived the run; they get the supervisor's grace."""

@@ -2,6 +2,9 @@
 
 Started as ``python -m sglang.launch_server ...`` would be; behaves as the JSON in ``FAKE_SGLANG`` says:
 
+    info       more of what /server_info says
+    message    why an ``aborted`` request was cut off
+    flood      MB of text without a line end to print after the log
     log        text to print first                  exit      exit code after the log (the server dies)
     silent     True: do nothing at all, for ever    spin      True: be busy for ever, without a word
     late       seconds before it listens, as SGLang imports and loads for long
@@ -80,7 +83,9 @@ SPOIL: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
     "no-cached": lambda _, meta: meta.pop("cached_tokens"),
     "float-ids": lambda full, _: full.update(output_ids=[float(i) for i in IDS]),
     "nan": lambda _, meta: meta.update(e2e_latency=float("nan")),
-    "aborted": lambda _, meta: meta.update(finish_reason={"type": "abort", "message": "out of memory"}),
+    "aborted": lambda _, meta: meta.update(
+        finish_reason={"type": "abort", "message": PLAN.get("message", "out of memory")}
+    ),
     "incremental": lambda full, _: full.update(text="cdef", output_ids=IDS[2:]),
 }
 SETTINGS = ("draft_model_path", "num_steps", "eagle_topk", "num_draft_tokens")
@@ -96,11 +101,15 @@ def info() -> dict[str, Any]:
     """What /server_info says: a fixed answer, or with ``pair`` what the command line asked for."""
     if not PLAN.get("pair"):
         return INFO
-    said = INFO | {
-        "model_path": argument("--model-path"),
-        "host": argument("--host"),
-        "port": int(argument("--port")),
-    }
+    said = (
+        INFO
+        | PLAN.get("info", {})
+        | {
+            "model_path": argument("--model-path"),
+            "host": argument("--host"),
+            "port": int(argument("--port")),
+        }
+    )
     said["trust_remote_code"] = "--trust-remote-code" in sys.argv
     if "--speculative-algorithm" not in sys.argv:
         return {key: value for key, value in said.items() if not key.startswith("speculative_")}
@@ -261,6 +270,8 @@ def main() -> None:
         partial.write_text(json.dumps(pids))
         partial.rename(PLAN["tell"])
     sys.stdout.write(PLAN.get("log", ""))
+    for _ in range(PLAN.get("flood", 0)):
+        sys.stdout.write("a://" * 250_000)
     sys.stdout.flush()
     if "exit" in PLAN:
         sys.exit(PLAN["exit"])
