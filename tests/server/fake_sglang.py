@@ -101,15 +101,8 @@ def info() -> dict[str, Any]:
     """What /server_info says: a fixed answer, or with ``pair`` what the command line asked for."""
     if not PLAN.get("pair"):
         return INFO
-    said = (
-        INFO
-        | PLAN.get("info", {})
-        | {
-            "model_path": argument("--model-path"),
-            "host": argument("--host"),
-            "port": int(argument("--port")),
-        }
-    )
+    own = {"model_path": argument("--model-path"), "host": argument("--host"), "port": int(argument("--port"))}
+    said: dict[str, Any] = {**INFO, **PLAN.get("info", {}), **own}
     said["trust_remote_code"] = "--trust-remote-code" in sys.argv
     if "--speculative-algorithm" not in sys.argv:
         return {key: value for key, value in said.items() if not key.startswith("speculative_")}
