@@ -26,7 +26,7 @@ from tests.reading.edges import CHATS, EDGES, PROFILE, Edge, outcome
 from tests.reading.mutations import LONG
 
 INPUTS = 180
-SLOWEST_S = 20.0
+SLOWEST_S = 20.0  # of the processor, however busy the machine is
 DEADLINE_S = 120.0
 AT_ONCE = 2
 HEAD = """\
@@ -56,13 +56,13 @@ def test_hostile_inputs(edge: Edge, tmp_path: Path, counts: dict[str, Counter[st
     """Every input is accepted or refused by a named error, soon."""
     count, wrong = counts.setdefault(edge.name, Counter()), []
     for at in range(INPUTS):
-        start_s = time.monotonic()
+        start_s = time.process_time()
         try:
             count[outcome(edge, f"proof {at}", tmp_path)[0]] += 1
         except Exception as error:  # noqa: BLE001 - what is looked for
             count["traceback"] += 1
             wrong.append((at, repr(error)[:200]))
-        if time.monotonic() - start_s > SLOWEST_S:
+        if time.process_time() - start_s > SLOWEST_S:
             count["slow"] += 1
             wrong.append((at, "too slow"))
     assert wrong == []

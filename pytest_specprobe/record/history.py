@@ -42,7 +42,7 @@ _KINDS: Mapping[str, type | UnionType] = {
     "gate": str | None, "quiet": bool, "crowded": bool,
 }  # fmt: skip
 _BUSY, _CROWDED = "measure.busy-machine", "measure.crowded-machine"
-# Beyond it an integer may not fit into a float.
+# Beyond it, and below its inverse, a ratio of two may not fit into a float.
 _LARGEST = 1e18
 _ESTIMATE = ("value", "low", "high", "n")
 _COLUMNS = tuple(field.name for field in fields(Row))
@@ -239,4 +239,6 @@ def _wrong(run: Run) -> Iterator[str]:
 
 
 def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return value == 0 or 1 / _LARGEST < abs(value) < _LARGEST
