@@ -264,9 +264,9 @@ ROWS = st.builds(
     rounds=st.none() | st.integers(0, 10_000),
     accepted=st.none() | st.integers(0, 10_000),
     tokens=st.none() | st.integers(0, 10_000),
-    decode_s=st.none() | st.floats(0, 1e6),
+    decode_s=st.none() | st.just(0.0) | st.floats(1e-6, 1e6),
     baseline_tokens=st.none() | st.integers(0, 10_000),
-    baseline_decode_s=st.none() | st.floats(0, 1e6),
+    baseline_decode_s=st.none() | st.just(0.0) | st.floats(1e-6, 1e6),
 )
 
 
