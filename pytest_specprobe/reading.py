@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -30,6 +30,7 @@ _TOML = re.compile(
     r"|(?<![0-9_])[0-9][0-9_]{4299,}+"
     r"|[.\[\]{}=,\n]"
 )
+_DIGITS = bytes(ord("0") if chr(code).isdigit() and code < 128 else 32 for code in range(256))
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 Numbers = Literal["finite", "text", "any"]
@@ -132,14 +133,19 @@ def parse_json(data: bytes | str, bounds: Bounds, *, numbers: Numbers = "finite"
         raise Unreadable(f"is larger than {_amount(bounds.size)}")
     text = _decoded(data).removeprefix("\ufeff") if isinstance(data, bytes) else data
     # Counted before anything is built. Those inside texts count too: the bound is far from what real files hold.
-    if text.count(",") + text.count("[") + text.count("{") > bounds.items:
+    brackets = text.count("[") + text.count("{")
+    if text.count(",") + brackets > bounds.items:
         raise Unreadable(f"has more than {bounds.items:,} values")
+    # What its characters show to be within all bounds is not looked through: a stream has a document per token.
+    plain = brackets <= bounds.depth and len(text) <= bounds.text and "\\u" not in text
+    raw = data if isinstance(data, bytes) else data.encode("utf-8", "replace")
+    plain = plain and b"0" * (bounds.digits + 1) not in raw.translate(_DIGITS)
     try:
-        return _parsed(text, bounds, _decoder(numbers, unique))
+        return _parsed(text, bounds, _decoder(numbers, unique), plain=plain)
     except _TooManyDigits:
         if numbers != "text":
             raise
-        return _parsed(text, bounds, _lenient(bounds.digits))
+        return _parsed(text, bounds, _lenient(bounds.digits), plain=False)
 
 
 def parse_toml(text: str, *, depth: int = 32) -> dict[str, Any]:
@@ -200,7 +206,7 @@ class _TooManyDigits(Unreadable):
     """An integer has more digits than the bounds allow."""
 
 
-def _parsed(text: str, bounds: Bounds, decoder: json.JSONDecoder) -> Any:
+def _parsed(text: str, bounds: Bounds, decoder: json.JSONDecoder, *, plain: bool) -> Any:
     try:
         value = decoder.decode(text)
     except RecursionError:
@@ -213,7 +219,8 @@ def _parsed(text: str, bounds: Bounds, decoder: json.JSONDecoder) -> Any:
         # Python's own bound on the digits of an integer, which is far beyond ours.
         raise _TooManyDigits(f"has a number of more than {bounds.digits} digits") from error
     # Strict UTF-8 has no surrogates, so only an escape can make one; and no text is longer than the whole.
-    require_within(value, bounds, numbers="any", texts="\\u" in text or len(text) > bounds.text)
+    if not plain:
+        require_within(value, bounds, numbers="any", texts="\\u" in text or len(text) > bounds.text)
     return value
 
 
@@ -256,8 +263,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return entries
 
 
-def _all_below(largest: int, numbers: Iterable[int]) -> bool:
-    numbers = tuple(numbers)
+def _all_below(largest: int, numbers: Collection[int]) -> bool:
     return max(numbers) < largest and min(numbers) > -largest
 
 
