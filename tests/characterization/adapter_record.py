@@ -98,6 +98,15 @@ def history_line(report: Json, entry: Json, *, commit: str | None = None) -> Jso
     return None if run is None else {"id": run.id, "line": run.to_json()}
 
 
+def earlier(lines: Sequence[Any]) -> list[list[str]]:
+    """Of each run of a history, oldest first: when it was, and when those of the same key before it were."""
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / history.NAME
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        found = history.read(path)
+    return [[run.created, *(other.created for other in found.before(run))] for run in found.runs]
+
+
 def remembered(
     report: Json, lines: Sequence[Any], *, limit: float, environ: Mapping[str, str] | None = None
 ) -> tuple[Json, list[Json]]:

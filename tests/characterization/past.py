@@ -110,7 +110,12 @@ def history_lines() -> str:
         report["drafters"][0][name] = None
         line = adapter_record.history_line(report, report["drafters"][0])
         told.append(f"no {name}: {inline(line and line['line']['values'])}")
-    return "\n".join([*found, block("busy machines, and what was not measured", "\n".join(told))])
+    found.append(block("busy machines, and what was not measured", "\n".join(told)))
+    for name, lines in records.histories().items():
+        found.append(block(f"before each of {name}", {"runs": adapter_record.earlier(lines)}))
+    mixed = [{**line, "drafter": "x", "key": {"a": 1}} if at == 1 else line for at, line in enumerate(_past(4))]
+    found.append(block("before each, one of another key", {"runs": adapter_record.earlier(mixed)}))
+    return "\n".join(found)
 
 
 # --- simulated histories ----------------------------------------------------------------------------------------

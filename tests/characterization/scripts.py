@@ -278,6 +278,12 @@ SCRIPTS: dict[str, Script] = {
     "a sweep, an arm dies": Script(
         world=FAST, steps=SWEEP, options={"sweep": ("2/4/8", "1/1/2")}, dies={"arm": "died in phase weights"}
     ),
+    "a sweep, counts of an arm contradict": Script(
+        world=FAST,
+        steps=SWEEP,
+        options={"sweep": ("1/1/2", "2/4/8")},
+        alter=fields("arm", "fixed", 4, accepted=1, sglang_accept_length=None),
+    ),
     "a sweep, crowded": Script(world=FAST, steps=SWEEP, options={"sweep": ("1/1/2",)}, others=0.6),
     "a sweep on a GPU without room": Script(
         world=FAST, steps=SWEEP, options={"sweep": ("1/1/2", "3/1/4", "2/4/8")}, **CUDA
