@@ -130,6 +130,14 @@ def second_boot() -> Any:
     return alter
 
 
+def slow_share(_: Script, kind: str, __: str, row: Row) -> Row:
+    """The shared boot is slower than a boot of its own, at three steps far slower."""
+    if kind != "shared":
+        return row
+    factor = 6.0 if len(row["histogram"]) == 4 else 1.2
+    return changed(row, last_s=row["first_s"] + factor * (row["last_s"] - row["first_s"]))
+
+
 def pinned(_: Script, kind: str, __: str, row: Row) -> Row:
     """Every round accepts both drafts."""
     if kind != "drafter":
@@ -283,6 +291,9 @@ SCRIPTS: dict[str, Script] = {
         steps=SWEEP,
         options={"sweep": ("1/1/2", "2/4/8")},
         alter=fields("arm", "fixed", 4, accepted=1, sglang_accept_length=None),
+    ),
+    "a sweep, a shared boot that rules nothing out": Script(
+        world=FAST, steps=SWEEP, options={"sweep": ("1/1/2", "3/1/4", "3/4/12")}, alter=slow_share
     ),
     "a sweep, crowded": Script(world=FAST, steps=SWEEP, options={"sweep": ("1/1/2",)}, others=0.6),
     "a sweep on a GPU without room": Script(
