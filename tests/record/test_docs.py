@@ -48,6 +48,7 @@ RUN_BY = {
     "SPECPROBE_PROOF_TABLES=tables pytest proofs/test_planted_faults.py": "proofs/test_planted_faults.py",
     "SPECPROBE_FAULT_TABLE=table.md pytest proofs/test_fault_matrix.py": "proofs/test_fault_matrix.py",
     "SPECPROBE_FUZZ_TABLE=table.md pytest proofs/test_fuzz.py": "proofs/test_fuzz.py",
+    "SPECPROBE_HOSTILE_TABLE=table.md pytest proofs/test_hostile.py": "proofs/test_hostile.py",
     "SPECPROBE_PROOF_TABLES=tables pytest proofs/test_beside_sglang.py": "proofs/test_beside_sglang.py",
     "SPECPROBE_KEEP=DIR pytest proofs/test_history.py": "proofs/test_history.py",
     "python -m benchmarks.beside_sglang --server http://127.0.0.1:30000 --log server.log": (
