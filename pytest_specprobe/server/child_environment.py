@@ -90,6 +90,10 @@ def environment(spec: "ServerSpec", base: Mapping[str, str]) -> tuple[Variables,
     scrubbed = tuple(sorted(set(base) - set(kept)))
     if spec.device == "cpu":
         kept |= cpu.environment(kept)
+    elif not any(word.partition("=")[0] == "--nnodes" for word in spec.server_args):
+        # The ranks of one machine meet on its loopback, and not on an address that others reach.
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            kept.setdefault(name, "lo")
     if spec.candidates:
         kept |= steps.environment(kept)
     if spec.model_is_local and not spec.trust_remote_code:

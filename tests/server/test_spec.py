@@ -176,6 +176,15 @@ def test_the_working_directory_is_on_no_servers_path(given: str, passes: str | N
     assert env["PYTHONSAFEPATH"] == "1"
 
 
+@pytest.mark.parametrize("more", [(), ("--nnodes", "2"), ("--nnodes=2",)])
+def test_the_ranks_of_one_machine_meet_on_its_loopback(more: tuple[str, ...]) -> None:
+    names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+    env, _ = environment(spec(server_args=more), {})
+    assert [env.get(name) for name in names] == ([None, None] if more else ["lo", "lo"])
+    env, _ = environment(spec(server_args=more), dict.fromkeys(names, "eth0"))
+    assert [env[name] for name in names] == ["eth0", "eth0"]
+
+
 def test_what_was_compiled_is_kept_in_the_users_own_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """It lay in the machine's /tmp, under the name of the passwd entry, which a container may not have."""
     monkeypatch.setenv("XDG_CACHE_HOME", "/home/me/cache")
