@@ -20,8 +20,11 @@ from tests.engine.simulation import Drafter, load_drafter
 
 # Answers to SGLang's questions about the host, as other CPUs would give them. Each says so in the server's log.
 _PRETEND = {
+    # soundfile, which transformers imports, picks the library that it brings along by the machine's name.
     "dense": """\
-import platform, sys
+import contextlib, platform, sys
+with contextlib.suppress(ImportError, OSError):
+    import soundfile
 platform.machine = lambda: "aarch64"
 print("pretending to be aarch64", file=sys.stderr, flush=True)
 """,
