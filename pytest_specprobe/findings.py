@@ -91,5 +91,5 @@ def require(findings: Iterable[Finding]) -> None:
             f"{first.id}: saw {first.seen}; expected {first.expected}. {first.why}",
             culprit=first.culprit,
             fix=first.fix,
-            detail="\n".join(f"  also: {finding.line()}" for finding in wrong[1:]),
+            detail="\n".join(f"also: {finding.line()}" for finding in wrong[1:]),
         )

@@ -40,9 +40,9 @@ class Preflight:
         """
         if not self.problems:
             return
-        listed = "\n".join(f"  - [{culprit}] {text}" for culprit, text in self.problems)
+        listed = "; ".join(f"[{culprit}] {text}" for culprit, text in self.problems)
         raise ProbeImpossible(
-            f"{name} cannot be probed here, for {len(self.problems)} reason(s):\n{listed}",
+            f"{name} cannot be probed here: {listed}",
             culprit=self.problems[0][0],
             fix=f"do the above, then run again; `pytest --specprobe-drafter={name} --specprobe-plan` shows the plan",
         )

@@ -114,8 +114,9 @@ def test_the_command_renders_a_report_again(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (None, "cannot be read"),
+        (None, "does not exist"),
         ("{", "is not JSON"),
+        ('{"schema": 1, "tool": "\\ud800"}', "lone surrogate"),
         ("[]", "is no report"),
         ('{"schema": 7, "drafters": []}', "has schema 7"),
         ('{"schema": 1, "drafters": [{"name": "x"}]}', "is not complete"),
@@ -172,7 +173,7 @@ def test_no_field_of_a_report_may_be_missing(tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.parametrize("form", ["terminal", "markdown"])
 def test_a_report_gives_a_terminal_no_commands(tmp_path: Path, form: str) -> None:
     told = copy.deepcopy(WHOLE)
-    evil = "saw\x1b[2J\x1b]0;owned\x07 \ud800 \x9b31m"
+    evil = "saw\x1b[2J\x1b]0;owned\x07 \x9b31m"
     drafter = told["drafters"][0]
     drafter |= {"name": evil, "target": evil, "reasons": [evil], "next": [evil]}
     drafter["checks"][0] |= {"severity": "warning", "seen": evil, "fix": evil, "status": "fail"}
