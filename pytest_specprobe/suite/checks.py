@@ -13,7 +13,7 @@ def require_gate(decision: Decision, name: str) -> None:
     :raises Inconclusive: if the interval allows both.
     """
     fix = decision.next[0] if decision.next else "see the reasons"
-    reasons = "\n".join(f"  {reason}" for reason in decision.reasons)
+    reasons = "\n".join(decision.reasons)
     if not decision.gate_checks:
         what = f"gate {name}: not asked, since there is nothing to hold against it"
         raise GateFailed(what, culprit=decision.culprit, fix=fix, detail=reasons)
@@ -40,7 +40,7 @@ def require_past(past: Past, *, limit: float) -> None:
             _says(check),
             culprit="drafter-file" if past.changes else "machine",
             fix="`specprobe history` shows the runs; a new level is accepted by starting a new history.jsonl",
-            detail=f"  {past.reason(check)}",
+            detail=past.reason(check),
         )
 
 
