@@ -50,3 +50,15 @@ def test_ours_beside_sglangs_own_client() -> None:
     assert float(share) <= float(high) < 2
     (same, texts) = re.findall(r"(\d+) of (\d+) of their texts are ours", PAGE)[0]
     assert same == texts
+
+
+def test_no_spoiled_document_ends_in_a_traceback() -> None:
+    """Some thousand inputs, each accepted or refused by name; the last row sums the others."""
+    counts = {row[0]: [int(cell.replace(",", "")) for cell in row[1:]] for row in rows("Hostile data")}
+    whole = counts.pop("all")
+    assert whole == [sum(column) for column in zip(*counts.values(), strict=True)]
+    assert whole[0] >= 3000
+    assert len(counts) >= 20
+    for inputs, accepted, refused, tracebacks, slow in (whole, *counts.values()):
+        assert (tracebacks, slow) == (0, 0)
+        assert inputs == accepted + refused
