@@ -78,7 +78,11 @@ class OwnedServer(Closing):
             self._gpu_memory.came_up()
 
     def sockets(self) -> tuple[Listener, ...]:
-        """Return every TCP socket that the server's processes listen on."""
+        """Return every TCP socket that the server's processes listen on.
+
+        :raises PortTaken: if another process listens on the server's port beside them.
+        """
+        self.port.answered()
         return listeners_of(self._supervised.tree())
 
     def wait(self, timeout_s: float) -> bool:

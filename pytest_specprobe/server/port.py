@@ -78,16 +78,15 @@ class OwnPort:
         :raises PortTaken: if one of them is not of this boot.
         :raises ServerError: if the kernel does not tell.
         """
-        self._seat = None
         here = self._listeners()
         own = sockets_of(self._tree())
         strangers = {one.inode for one in here} - set(own)
         # A socket of the boot may have been closed between the two looks; one that is still listened on is another's.
         strange = [one for one in self._listeners() if one.inode in strangers] if strangers else []
         if strange:
+            self._seat = None
             raise _taken(self.number, strange, own.values())
-        if here and not strangers:
-            self._seat = _seat(own[here[0].inode], here[0].inode)
+        self._seat = _seat(own[here[0].inode], here[0].inode) if here and not strangers else None
         return self._seat is not None
 
     def require(self) -> None:

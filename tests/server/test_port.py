@@ -21,6 +21,7 @@ from pytest_specprobe.errors import PortTaken, ServerError
 from pytest_specprobe.secret import Secret
 from pytest_specprobe.server import listeners as listeners_module
 from pytest_specprobe.server import ownership
+from pytest_specprobe.server import port as port_module
 from pytest_specprobe.server.attach import attach
 from pytest_specprobe.server.boot import boot
 from pytest_specprobe.server.listeners import Listener, listeners, listeners_of, parse_table
@@ -108,6 +109,21 @@ def test_a_second_listener_on_the_port_is_named(fake_spec: MakeSpec, tmp_path: P
         finally:
             child.kill()
             child.communicate()
+
+
+def test_every_proof_looks_at_the_port_again(
+    fake_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with boot(fake_spec(), log_path=tmp_path / "server.log", timeout_s=60) as server:
+        assert [one.port for one in server.sockets()] == [server.port.number]
+        server.client.server_info()
+        second = Listener("127.0.0.1", server.port.number, inode=2**40, uid=0)
+        look = port_module.listeners
+        monkeypatch.setattr(port_module, "listeners", lambda port: (*look(port), second))
+        with pytest.raises(PortTaken, match="another process listens"):
+            server.sockets()
+        with pytest.raises(PortTaken):
+            server.client.server_info()
 
 
 def test_attaching_to_a_recorded_server_refuses_another_on_its_port(
