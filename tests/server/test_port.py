@@ -118,8 +118,7 @@ def test_every_proof_looks_at_the_port_again(
         assert [one.port for one in server.sockets()] == [server.port.number]
         server.client.server_info()
         second = Listener("127.0.0.1", server.port.number, inode=2**40, uid=0)
-        look = port_module.listeners
-        monkeypatch.setattr(port_module, "listeners", lambda port: (*look(port), second))
+        monkeypatch.setattr(port_module, "listeners", lambda port: (*listeners(port), second))
         with pytest.raises(PortTaken, match="another process listens"):
             server.sockets()
         with pytest.raises(PortTaken):
