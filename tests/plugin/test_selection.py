@@ -101,7 +101,9 @@ def test_a_machine_without_files_and_gpus_ends_in_11(pytester: pytest.Pytester) 
         ]
     )
     assert "Traceback" not in result.stdout.str()
-    assert len(result.outlines) < 70, "about one screen"
+    # how often a paragraph wraps is a matter of how long the paths of this machine are
+    wrapped = [line for line in result.outlines if line.startswith(" " * 19)]
+    assert len(result.outlines) - len(wrapped) < 60, "about one screen"
     report = json.loads((pytester.path / ".specprobe" / "report.json").read_text())
     assert report["drafters"][0]["gate"] == "error"
     assert report["drafters"][0]["verdict"] is None
