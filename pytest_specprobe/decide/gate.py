@@ -18,12 +18,16 @@ GateResult = Literal["pass", "fail", "inconclusive", "error"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateCheck:
-    """One condition of the gate, named by its profile key: what was asked, what was seen, and how it ended."""
+    """One condition of the gate, named by its profile key: what was asked, what was seen, and how it ended.
+
+    ``reason`` is the sentence for ``reasons`` where the condition does not pass; None where the verdict's say it.
+    """
 
     name: str
     result: Result
     seen: str
     wanted: str
+    reason: str | None = None
 
     def to_json(self) -> dict[str, str]:
         """Return one entry of ``gate_checks``."""
@@ -74,7 +78,9 @@ def _above(name: str, estimate: Estimate | None, wanted: float) -> GateCheck:
         result = "pass"
     elif estimate is not None and estimate.high <= wanted:
         result = "fail"
-    return GateCheck(name=name, result=result, seen=show(estimate), wanted=f"above {wanted:g}")
+    seen, asked = show(estimate), f"above {wanted:g}"
+    reason = f"the gate's {name}: saw {seen}, wanted {asked}"
+    return GateCheck(name=name, result=result, seen=seen, wanted=asked, reason=reason)
 
 
 def _verdict(gate: Gate, verdict: Verdict, candidates: Sequence[Verdict]) -> GateCheck:

@@ -6,22 +6,21 @@ changes only when an interval's bound crosses a threshold.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_specprobe.decide.evidence import Evidence, evidence
 from pytest_specprobe.decide.explain import next_steps, reasons
 from pytest_specprobe.decide.gate import GateCheck, GateResult, gate_checks, worst
 from pytest_specprobe.decide.settle import more_prompts, straddles
-from pytest_specprobe.errors import Culprit
+from pytest_specprobe.errors import Culprit, ProbeImpossible
 from pytest_specprobe.findings import Finding, failed
 from pytest_specprobe.measure.records import Estimate
 from pytest_specprobe.profiles import Gate, Verdict
 
-__all__ = ["Decision", "Evidence", "decide", "evidence", "possible"]
+__all__ = ["Decision", "Evidence", "decide", "evidence", "possible", "with_past"]
 _MEASUREMENT, _CROWDED = "measure.", "measure.crowded-machine"
-# Conditions on a number; the others follow from the verdict, whose reasons are given anyway.
-_THRESHOLDS = ("min_accept_length", "min_speedup", "min_tok_per_s")
+_NARROWED = "narrowed run: acceptance was not asked for, so there is no verdict"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,16 +55,56 @@ class Decision:
         }
 
 
-def decide(seen: Evidence | None, *, gate: Gate, findings: Iterable[Finding] = ()) -> Decision:
-    """Decide, by the first rule that applies.
+def decide(
+    seen: Evidence | None,
+    *,
+    gate: Gate,
+    findings: Iterable[Finding] = (),
+    impossible: Sequence[ProbeImpossible] = (),
+    narrowed: bool = False,
+) -> Decision:
+    """Decide, by the first rule that applies; the past is added by :func:`with_past`, which hangs on this decision.
 
     :param seen: None if the acceptance pass did not run.
     :param gate: the profile's thresholds.
     :param findings: every check that ran. A failing error whose id starts with ``measure.`` makes the measurement
         invalid (no verdict, gate ``error``); any other failing error makes the drafter ``broken``. On a crowded
         machine (``measure.crowded-machine``) nothing timed counts.
+    :param impossible: the errors of what could not be probed: without a verdict the gate is then ``error``.
+    :param narrowed: the run was asked for less than a verdict: without one, nothing is held against the gate.
     """
-    findings = tuple(findings)
+    decision = _decide(seen, gate, tuple(findings))
+    if decision.verdict is not None:
+        return decision
+    if impossible:
+        return replace(
+            decision,
+            gate="error",
+            reasons=tuple(error.what.partition("\n")[0] for error in impossible),
+            next=tuple(error.fix for error in impossible),
+            culprit=impossible[0].culprit,
+        )
+    return replace(decision, gate=None, reasons=(_NARROWED,)) if narrowed else decision
+
+
+def with_past(decision: Decision, check: GateCheck) -> Decision:
+    """Return the decision with one more condition, the comparison with earlier runs.
+
+    The decision comes first: a run without a gate, or of which nothing was held against it, is compared with nothing.
+    """
+    if not decision.gate_checks:
+        return decision
+    checks = (*decision.gate_checks, check)
+    missed = (check.reason,) if check.result != "pass" and check.reason else ()
+    return replace(
+        decision,
+        gate=worst(one.result for one in checks),
+        gate_checks=checks,
+        reasons=(*decision.reasons, *missed),
+    )
+
+
+def _decide(seen: Evidence | None, gate: Gate, findings: tuple[Finding, ...]) -> Decision:
     wrong = failed(findings)
     faults = [f for f in wrong if not f.id.startswith(_MEASUREMENT)]
     if faults:
@@ -89,7 +128,7 @@ def decide(seen: Evidence | None, *, gate: Gate, findings: Iterable[Finding] = (
     settled = len(candidates) == 1 and (candidates == ("uncorrelated",) or not seen.few_prompts)
     verdict: Verdict = candidates[0] if settled else "undecided"
     checks = tuple(gate_checks(seen, gate, verdict, candidates))
-    missed = [c for c in checks if c.result != "pass" and c.name.startswith(_THRESHOLDS)]
+    missed = [check.reason for check in checks if check.result != "pass" and check.reason]
     more = more_prompts(seen, _open(seen, verdict, gate.min_headroom))
     return Decision(
         verdict=verdict,
@@ -99,7 +138,7 @@ def decide(seen: Evidence | None, *, gate: Gate, findings: Iterable[Finding] = (
         reasons=(
             *_why(crowded[:1]),
             *reasons(seen, gate, verdict, candidates),
-            *(f"the gate's {check.name}: saw {check.seen}, wanted {check.wanted}" for check in missed),
+            *missed,
         ),
         next=(*_fix(crowded), *next_steps(seen, verdict, more, short=bool(missed))),
         more_prompts=more,

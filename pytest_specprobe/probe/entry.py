@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pytest_specprobe.checkpoint.digest import text_digest, writes_the_date
 from pytest_specprobe.decide.outlook import outlook
 from pytest_specprobe.decide.sweep import sweep_best, sweep_rows
-from pytest_specprobe.errors import CheckpointError, MeasurementError, ProbeImpossible
+from pytest_specprobe.errors import CheckpointError, MeasurementError
 from pytest_specprobe.measure.compare import Ranking, compare_acceptance, compare_speed
 from pytest_specprobe.probe.measured import Measured
 from pytest_specprobe.probe.run import ProbeRun, State
@@ -19,24 +19,12 @@ from pytest_specprobe.server.spec import values_of
 R = TypeVar("R")
 
 
-def entry(run: ProbeRun, state: State, *, narrowed: bool) -> dict[str, Any]:
-    """Return what is known about a drafter so far; whatever was not measured is None.
-
-    :param narrowed: the run was asked for less than a verdict (``--specprobe-static``, ``-k``), so none is given.
-    """
-    decision = state.decision.to_json()
-    impossible = [e for e in run.errors if isinstance(e, ProbeImpossible)]
-    if impossible and decision["verdict"] is None:
-        decision["gate"] = "error"
-        decision["reasons"] = [e.what.partition("\n")[0] for e in impossible]
-        decision["next"] = [e.fix for e in impossible]
-    elif narrowed and decision["verdict"] is None:
-        decision["gate"] = None
-        decision["reasons"] = ["narrowed run: acceptance was not asked for, so there is no verdict"]
+def entry(run: ProbeRun, state: State) -> dict[str, Any]:
+    """Return what is known about a drafter so far; whatever was not measured is None."""
     return {
         "name": run.profile.name,
         "target": run.profile.target_name,
-        **decision,
+        **state.decision.to_json(),
         "speculation": run.profile.drafter.speculation.model_dump(),
         "digests": _digests(run),
         "phases": [phase.to_json() for phase in run.phases.phases],

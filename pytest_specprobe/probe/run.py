@@ -7,7 +7,7 @@ from pathlib import Path
 from pytest_specprobe.checkpoint.read import load_drafter
 from pytest_specprobe.checkpoint.vocab import vocab_map
 from pytest_specprobe.decide.verdict import Decision, decide
-from pytest_specprobe.errors import MeasurementError, SpecprobeError
+from pytest_specprobe.errors import MeasurementError, ProbeImpossible, SpecprobeError
 from pytest_specprobe.findings import Finding, require
 from pytest_specprobe.measure.acceptance import Acceptance, measure_acceptance
 from pytest_specprobe.measure.curve import Curve, curve
@@ -264,9 +264,10 @@ class ProbeRun:
             errors=tuple(e for e in self._once.errors if isinstance(e, MeasurementError)),
         )
 
-    def state(self) -> State:
+    def state(self, *, narrowed: bool = False) -> State:
         """Return what was measured so far, every check of it, and what follows.
 
+        ``narrowed``: the run was asked for less than a verdict (``--specprobe-static``, ``-k``).
         Reads the server's log and looks through every text: ask once, and pass the answer on.
         """
         checked: Checked | None = self._once.peek("checkpoint")
@@ -278,7 +279,13 @@ class ProbeRun:
             *self._timing.load,
             *self._load,
         )
-        decision = decide(measured.evidence(p_reach=gate.p_reach), gate=gate, findings=findings)
+        decision = decide(
+            measured.evidence(p_reach=gate.p_reach),
+            gate=gate,
+            findings=findings,
+            impossible=[error for error in self.errors if isinstance(error, ProbeImpossible)],
+            narrowed=narrowed,
+        )
         return State(measured, findings, decision)
 
     def decision(self) -> Decision:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from pytest_specprobe.probe.entry import comparisons, entry
 from pytest_specprobe.probe.logs import RunLogs
 from pytest_specprobe.probe.named import named_profiles
 from pytest_specprobe.probe.phases import PhaseLog
-from pytest_specprobe.probe.run import ProbeRun, Shared
+from pytest_specprobe.probe.run import ProbeRun, Shared, State
 from pytest_specprobe.profiles import Profile, load_profiles
 from pytest_specprobe.record import place, report
 from pytest_specprobe.record.markdown import to_step_summary
@@ -95,7 +95,7 @@ class ProbeSession:
 
     def report(self) -> dict[str, Any]:
         """Return the report of what is known so far."""
-        return self._report or self._compose()
+        return self._report or self._compose(self._states())
 
     def finish(self) -> dict[str, dict[str, Any]]:
         """Decide, stop the servers, write the report; return the drafters' entries by name.
@@ -109,13 +109,8 @@ class ProbeSession:
             self.close()
         except SpecprobeError as error:
             self.problems.append(error)
-        self._report = self._compose()
-        remember(
-            self._report,
-            folder=self.settings.report,
-            limits={name: self._limit(name) for name in self._profiles},
-            environ=Variables(os.environ),
-        )
+        states = self._states()
+        self._report = self._remembered(self._compose(states), states)
         try:
             self._report["path"] = str(report.write(self._report, folder=self.settings.report))
         except OSError as error:
@@ -130,9 +125,24 @@ class ProbeSession:
 
     def past(self, name: str) -> Past:
         """Hold what was measured of a drafter so far against the earlier runs of its key; nothing is kept yet."""
-        report = self._compose()
+        report = self._compose(self._states())
         entry = next(item for item in report["drafters"] if item["name"] == name)
         return look_back(report, entry, folder=self.settings.report, limit=self._limit(name))
+
+    def _remembered(self, report: dict[str, Any], states: Mapping[ProbeRun, State]) -> dict[str, Any]:
+        """Return the report with each drafter held against its past; a run that is to be a reference is kept."""
+        entries = []
+        for item, (run, state) in zip(report["drafters"], states.items(), strict=True):
+            past = remember(
+                report,
+                item,
+                state.decision,
+                folder=self.settings.report,
+                limit=self._limit(run.profile.name),
+                environ=Variables(os.environ),
+            )
+            entries.append({**item, **past.decision.to_json(), "history": past.history})
+        return {**report, "drafters": entries}
 
     def _limit(self, name: str) -> float:
         return self._profiles[name].drafter.gate.max_regression
@@ -156,11 +166,13 @@ class ProbeSession:
             "torch": {name: version for name, run in self._runs.items() if (version := run.servers.torch())},
         }
 
-    def _compose(self) -> dict[str, Any]:
+    def _states(self) -> dict[ProbeRun, State]:
+        return {run: run.state(narrowed=name not in self.wanted) for name, run in self._runs.items()}
+
+    def _compose(self, states: Mapping[ProbeRun, State]) -> dict[str, Any]:
         if self._gpus is None:
             self._gpus = gpus()
-        states = {run: run.state() for run in self._runs.values()}
-        entries = [entry(run, state, narrowed=run.profile.name not in self.wanted) for run, state in states.items()]
+        entries = [entry(run, state) for run, state in states.items()]
         return {
             **report.compose(
                 entries,
@@ -173,7 +185,7 @@ class ProbeSession:
     def _changed(self) -> None:
         """Keep the report on disk current, so that a killed run leaves what it knew."""
         try:
-            report.write(self._compose(), folder=self.settings.report)
+            report.write(self._compose(self._states()), folder=self.settings.report)
         except OSError as error:
             # the final write raises; losing a snapshot must not end a measurement
             logger.warning("report snapshot not written: %s", error)

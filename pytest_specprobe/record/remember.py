@@ -1,8 +1,8 @@
 """The end of a run: hold each drafter against its own past, then keep it if its gate passed.
 
-Invariant: where the gate asks for the past (``max_regression``) it passes only if there was nothing to lose against
-or the comparison says so; a past that cannot be read, or a run of which it is not known what it compares with, is
-inconclusive and never a pass.
+Invariant: a run is compared and stored here; ``decide`` says what that means for the gate. Where the gate asks for
+the past (``max_regression``) it passes only if there was nothing to lose against or the comparison says so; a past
+that cannot be read, or a run of which it is not known what it compares with, is inconclusive and never a pass.
 
 A run is held against the median of the last runs and against that of the first: a slow drift takes the last with
 it. A run that is inconclusive for this comparison alone is kept, since few runs cannot tell what ten can.
@@ -17,6 +17,7 @@ from typing import Any
 from filelock import Timeout
 
 from pytest_specprobe.decide.gate import GateCheck, Result, worst
+from pytest_specprobe.decide.verdict import Decision, with_past
 from pytest_specprobe.reading import Unreadable
 from pytest_specprobe.record import history
 from pytest_specprobe.record.history import Run, run_of
@@ -58,25 +59,26 @@ class Past:
 
     def check(self, *, limit: float) -> GateCheck:
         """Return the gate's condition: no judged measure is less than before by more than ``limit``."""
-        found: Result = "pass"
+        result: Result = "pass"
         seen = "no earlier run of the same key"
         if self.problem is not None:
-            found, seen = "inconclusive", self.problem
+            result, seen = "inconclusive", self.problem
         elif self.changes:
             results = list(self._results())
-            found = worst(result for result, _ in results)
-            seen = "; ".join(said for result, said in results if result == found)
+            result = worst(one for one, _ in results)
+            seen = "; ".join(said for one, said in results if one == result)
         elif self.changed:
             # a template that renders otherwise every day would make every run the first one
-            found = "inconclusive" if self.changed == ("rendered",) else "pass"
+            result = "inconclusive" if self.changed == ("rendered",) else "pass"
             seen += f"; the last run of this drafter differs in {', '.join(self.changed)}"
-        return GateCheck(name=CHECK, result=found, seen=seen, wanted=f"at least {1 - limit:g} of before")
-
-    def reason(self, check: GateCheck) -> str:
-        """Say in one sentence why that condition does not pass."""
-        if not self.changes:
-            return f"earlier runs: {check.seen}"
-        return f"against earlier runs of the same key: {check.seen}"
+        against = "against earlier runs of the same key" if self.changes else "earlier runs"
+        return GateCheck(
+            name=CHECK,
+            result=result,
+            seen=seen,
+            wanted=f"at least {1 - limit:g} of before",
+            reason=f"{against}: {seen}",
+        )
 
     def _results(self) -> Iterator[tuple[Result, str]]:
         for which, changes in (("last", self.changes), ("first", self.drift)):
@@ -128,39 +130,51 @@ def _first(runs: Sequence[Run]) -> Sequence[Run]:
     return quiet[:LAST] if len(quiet) > LAST else ()
 
 
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A drafter's run beside its past: the decision on both, and ``history`` of the entry (None: no run)."""
+
+    decision: Decision
+    history: dict[str, Any] | None
+
+
 def remember(
-    report: dict[str, Any], *, folder: Path, limits: Mapping[str, float], environ: Mapping[str, str]
-) -> None:
-    """Add ``history`` to every entry of ``report`` in place, and append the runs that are to be references.
+    report: Mapping[str, Any],
+    entry: Mapping[str, Any],
+    decision: Decision,
+    *,
+    folder: Path,
+    limit: float,
+    environ: Mapping[str, str],
+) -> Remembered:
+    """Hold one drafter's entry against its past, and append the run if it is to be a reference.
 
-    A history that cannot be read or written is said in the entry (``problem``) and spoils nothing else, unless the
-    gate asks for it.
+    A history that cannot be read or written is said (``problem``) and spoils nothing else, unless the gate asks for
+    it.
 
+    :param decision: the entry's, before its past.
     :param folder: where ``history.jsonl`` is.
-    :param limits: by drafter, the loss that its gate allows (``max_regression``); 0 asks for nothing.
+    :param limit: the loss that the gate allows (``max_regression``); 0 asks for nothing.
     :param environ: the CI system's variables, of which the commit is kept.
     """
+    past = look_back(report, entry, folder=folder, limit=limit)
+    after = with_past(decision, past.check(limit=limit)) if limit else decision
+    if past.run is None:
+        return Remembered(after, None)
     commit = next((environ[name] for name in COMMITS if environ.get(name)), None)
-    for entry in report["drafters"]:
-        limit = limits.get(entry["name"], 0.0)
-        past = look_back(report, entry, folder=folder, limit=limit)
-        if limit:
-            _gate(entry, past, limit=limit)
-        if past.run is None:
-            continue
-        kept, problem = False, past.problem
-        try:
-            kept = history.keep(
-                run_of(report, entry, commit=commit), path=folder / history.NAME, unsure=_unsure(entry, past)
-            )
-        except (OSError, Timeout) as error:
-            problem = str(error)
-            if limit:
-                # a past that is never kept can never be lost against
-                _gate(entry, replace(past, problem=f"this run cannot be kept: {problem}"), limit=limit)
-        if problem is not None:
-            logger.warning("history: %s", problem)
-        entry["history"] = _told(past, kept=kept, problem=problem)
+    run = replace(past.run, commit=commit, verdict=after.verdict, gate=after.gate)
+    unsure = past.compared and all(check.result == "pass" for check in decision.gate_checks)
+    kept, problem = False, past.problem
+    try:
+        kept = history.keep(run, path=folder / history.NAME, unsure=unsure)
+    except (OSError, Timeout) as error:
+        problem = str(error)
+        # a past that is never kept can never be lost against
+        past = replace(past, problem=f"this run cannot be kept: {problem}")
+        after = with_past(decision, past.check(limit=limit)) if limit else decision
+    if problem is not None:
+        logger.warning("history: %s", problem)
+    return Remembered(after, _told(past, kept=kept, problem=problem))
 
 
 def _told(past: Past, *, kept: bool, problem: str | None) -> dict[str, Any]:
@@ -175,24 +189,6 @@ def _told(past: Past, *, kept: bool, problem: str | None) -> dict[str, Any]:
             for r in past.runs
         ],
     }
-
-
-def _gate(entry: dict[str, Any], past: Past, *, limit: float) -> None:
-    """Add the condition to the gate of an entry that has one; a first run has nothing to lose against."""
-    if entry["gate"] in {None, "error"} or not entry["gate_checks"]:
-        return
-    check = past.check(limit=limit)
-    others = [other for other in entry["gate_checks"] if other["name"] != CHECK]
-    entry["gate_checks"] = [*others, check.to_json()]
-    entry["gate"] = worst(check["result"] for check in entry["gate_checks"])
-    if check.result != "pass":
-        entry["reasons"].append(past.reason(check))
-
-
-def _unsure(entry: Mapping[str, Any], past: Past) -> bool:
-    """Tell whether nothing but the comparison with the past keeps the gate of this entry open."""
-    others = all(check["result"] == "pass" for check in entry["gate_checks"] if check["name"] != CHECK)
-    return others and past.compared
 
 
 def _said(change: Change, which: str) -> str:

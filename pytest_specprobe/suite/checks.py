@@ -40,7 +40,7 @@ def require_past(past: Past, *, limit: float) -> None:
             _says(check),
             culprit="drafter-file" if past.changes else "machine",
             fix="`specprobe history` shows the runs; a new level is accepted by starting a new history.jsonl",
-            detail=past.reason(check),
+            detail=check.reason or "",
         )
 
 

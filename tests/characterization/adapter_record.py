@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from pytest_specprobe.decide.gate import GateCheck, worst
+from pytest_specprobe.decide.verdict import Decision
 from pytest_specprobe.record import history
 from pytest_specprobe.record.baselines import StoredBaseline, baseline_key, find
 from pytest_specprobe.record.exit import Outcome, exit_code
@@ -107,6 +109,20 @@ def earlier(lines: Sequence[Any]) -> list[list[str]]:
     return [[run.created, *(other.created for other in found.before(run))] for run in found.runs]
 
 
+def decision_of(entry: Json) -> Decision:
+    """An entry's decision, before its past."""
+    checks = tuple(GateCheck(**c) for c in entry["gate_checks"] if c["name"] != "max_regression")
+    return Decision(
+        verdict=entry["verdict"],
+        candidates=tuple(entry["candidates"]),
+        gate=worst(c.result for c in checks) if checks else entry["gate"],
+        gate_checks=checks,
+        reasons=tuple(entry["reasons"]),
+        next=tuple(entry["next"]),
+        more_prompts=entry["more_prompts"],
+    )
+
+
 def remembered(
     report: Json, lines: Sequence[Any], *, limit: float, environ: Mapping[str, str] | None = None
 ) -> tuple[Json, list[Json]]:
@@ -118,8 +134,9 @@ def remembered(
         before = [line if isinstance(line, str) else json.dumps(line) for line in lines]
         if before:
             file.write_text("".join(f"{line}\n" for line in before), encoding="utf-8")
-        limits = {entry["name"]: limit for entry in copy["drafters"]}
-        remember(copy, folder=folder, limits=limits, environ=environ or {})
+        for entry in copy["drafters"]:
+            told = remember(copy, entry, decision_of(entry), folder=folder, limit=limit, environ=environ or {})
+            entry |= {**told.decision.to_json(), "history": told.history or entry["history"]}
         after = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         text = json.dumps(copy).replace(name, "FOLDER")
     found: Json = json.loads(text)

@@ -27,7 +27,9 @@ from pytest_specprobe.measure.throughput import measure_throughput
 from pytest_specprobe.measure.workloads import Workload, load_workload
 from pytest_specprobe.probe.phases import Phase
 from pytest_specprobe.profiles import Gate, Speculation
+from pytest_specprobe.record.remember import remember
 from pytest_specprobe.record.report import compose
+from tests.characterization.adapter_record import decision_of
 
 TOKENS = 160
 DOMAINS = ("code", "chat", "math", "summary", "language")
@@ -113,6 +115,14 @@ def entry(
     text = _entry(world, name, (gate or Gate()).model_dump_json(), tuple(findings))
     copy: dict[str, Any] = json.loads(text)
     return copy
+
+
+def remembered(whole: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """The first entry of a report after it was held against ``folder``'s history and kept; put into the report."""
+    found: dict[str, Any] = whole["drafters"][0]
+    past = remember(whole, found, decision_of(found), **{"limit": 0.0, "environ": {}, **options})
+    found |= {**past.decision.to_json(), "history": past.history}
+    return found
 
 
 @cache

@@ -12,8 +12,7 @@ import pytest
 
 from pytest_specprobe.cli import main
 from pytest_specprobe.record.html import NEEDS, page
-from pytest_specprobe.record.remember import remember
-from tests.record.simulated import World, entry, fault, report
+from tests.record.simulated import World, entry, fault, remembered, report
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>$\\frac{1}{2}$&'
 TITLES = (
@@ -128,7 +127,7 @@ def test_runs_of_the_past_are_drawn(tmp_path: Path) -> None:
     for day in (1, 2, 3):
         told = report(entry(World(accept=0.4, round_s=0.0225, seed=day)))
         told["created"] = f"2026-05-0{day}T00:00:00+00:00"
-        remember(told, folder=tmp_path, limits={}, environ={})
+        remembered(told, folder=tmp_path)
     shown = page(told)
     assert "<figcaption>Runs of the same key<span>" in shown
     assert "over the median of 2 earlier runs" in shown

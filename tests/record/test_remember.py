@@ -9,8 +9,7 @@ import pytest
 
 from pytest_specprobe.profiles import Gate
 from pytest_specprobe.record import history
-from pytest_specprobe.record.remember import remember
-from tests.record.simulated import World, entry, fault, report
+from tests.record.simulated import World, entry, fault, remembered, report
 from tests.record.test_schema import SCHEMA, closed, problems
 
 FIRST = datetime(2026, 5, 1, tzinfo=UTC)
@@ -21,7 +20,7 @@ def finish(folder: Path, at: int, *, speed: float = 1.0, limit: float = 0.0, **o
     gate, findings = options.pop("gate", Gate()), options.pop("findings", ())
     whole = report(entry(World(accept=0.7, speed=speed, seed=at, **options), gate=gate, findings=findings))
     whole["created"] = (FIRST + timedelta(days=at)).isoformat(timespec="seconds")
-    remember(whole, folder=folder, limits={"aq_k2_mini": limit}, environ={"GITHUB_SHA": f"c{at}"})
+    remembered(whole, folder=folder, limit=limit, environ={"GITHUB_SHA": f"c{at}"})
     assert problems(whole, closed(SCHEMA)) == []
     found: dict[str, Any] = whole["drafters"][0]
     return found
@@ -149,7 +148,7 @@ def rendered(folder: Path, at: int, digest: str, *, undated: str | None = None, 
     whole = report(entry(World(accept=0.7, speed=speed, seed=at)))
     whole["created"] = (FIRST + timedelta(days=at)).isoformat(timespec="seconds")
     whole["drafters"][0]["workload"] |= {"rendered": digest, "undated": undated}
-    remember(whole, folder=folder, limits={"aq_k2_mini": 0.1}, environ={})
+    remembered(whole, folder=folder, limit=0.1)
     assert problems(whole, closed(SCHEMA)) == []
     found: dict[str, Any] = whole["drafters"][0]
     return found
@@ -199,12 +198,12 @@ def test_a_run_of_unknown_key_is_no_pass_where_the_past_is_asked_for(tmp_path: P
     whole = report(entry(World(accept=0.7)))
     whole["drafters"][0]["digests"]["target"] = None
     for limit, gate in ((0.0, "pass"), (0.05, "inconclusive")):
-        remember(whole, folder=tmp_path, limits={"aq_k2_mini": limit}, environ={})
+        remembered(whole, folder=tmp_path, limit=limit)
         assert whole["drafters"][0]["gate"] == gate
     assert not (tmp_path / history.NAME).exists()
 
 
 def test_a_run_that_measured_nothing_has_no_history(tmp_path: Path) -> None:
     whole = report(entry(World()) | {"acceptance": None, "verdict": None, "gate": "error"})
-    remember(whole, folder=tmp_path, limits={}, environ={})
+    remembered(whole, folder=tmp_path)
     assert whole["drafters"][0]["history"] is None
