@@ -8,9 +8,11 @@ from pytest_specprobe.measure.workloads import Workload
 from pytest_specprobe.probe.boots import BaselinePool, Booter
 from pytest_specprobe.probe.files import ProbeFiles
 from pytest_specprobe.probe.phases import PhaseLog
-from pytest_specprobe.probe.stored import Question, StoredBaselines
+from pytest_specprobe.probe.planned_boots import BASELINE, baseline_source, fits
+from pytest_specprobe.probe.stored import Question, StoredBaselines, question_of
 from pytest_specprobe.profiles import Profile
 from pytest_specprobe.server.boot import Server
+from pytest_specprobe.server.spec import ServerSpec
 from pytest_specprobe.settings import BOOTED, Settings
 
 
@@ -58,24 +60,30 @@ class Baselines:
         """Boot, attach to, or take as stored or declared what was asked for; a server is not yet proved."""
         asked = self._settings.baseline
         asked = self._profile.target.baseline if asked is None else asked
-        if isinstance(asked, float):
-            return Baseline(None, declared(asked))
-        if asked == "none" or (self._settings.server is not None and asked in BOOTED):
-            return Baseline(None, None)
-        if asked not in BOOTED:
-            return Baseline(self._attach(asked), None)
-        booter, shared = self._booter(), self._pool.servers
-        spec = booter.spec(None)
-        if asked == "stored":
-            known = self._stored.find(spec, self._question())
-            if known is not None:
-                return Baseline(None, known)
-        if asked == "alternating" or not booter.fits(servers=2):
+        attached = self._settings.server is not None
+        spec = self._booter().spec(None) if asked in BOOTED and not attached else None
+        known = self._stored.find(spec, self._question()) if asked == "stored" and spec is not None else None
+        source = baseline_source(
+            asked,
+            attached=attached,
+            stored=known is not None,
+            beside=spec is not None and fits(spec, servers=2),
+        )
+        if source == "in turn":
             self._phases.note("the drafter's server and its baseline are booted in turn, two more boots")
             return Baseline(None, None, apart=True)
-        if spec not in shared:
-            shared[spec] = booter.boot(None, what="baseline")
-        return Baseline(shared[spec], None)
+        if source == "beside" and spec is not None:
+            return Baseline(self._shared(spec), None)
+        if source == "attached":
+            return Baseline(self._attach(str(asked)), None)
+        return Baseline(None, declared(asked) if isinstance(asked, float) else known)
+
+    def _shared(self, spec: ServerSpec) -> Server:
+        """Return the baseline server of the session's drafters of this target and flags."""
+        servers = self._pool.servers
+        if spec not in servers:
+            servers[spec] = self._booter().boot(None, what=BASELINE)
+        return servers[spec]
 
     def keep(self, throughput: Throughput) -> None:
         """Store the baseline that was measured in this pass, for later runs of the same question."""
@@ -83,16 +91,11 @@ class Baselines:
             self._stored.keep(throughput, self._booter().spec(None), self._question())
 
     def _question(self) -> Question | None:
-        """Return what a stored baseline must have been asked; None where a part of it is not known."""
         checked, place = self._files.checkpoint(), self._files.preflight().place
-        if place is None or place.engine.version is None or checked.target_digest is None:
-            return None
-        return Question(
+        return question_of(
+            self._profile,
+            self._settings,
+            place=place,
             target=checked.target_digest,
-            engine=place.engine.version,
-            gpus=tuple(gpu.name for gpu in place.gpus),
             workload=self._workload().digest,
-            thinking=self._profile.target.thinking,
-            max_new_tokens=self._profile.target.max_new_tokens,
-            concurrency=self._settings.concurrency[0],
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 from pytest_specprobe.errors import ProbeImpossible
 from pytest_specprobe.probe.logs import RunLogs
 from pytest_specprobe.probe.phases import PhaseLog
+from pytest_specprobe.probe.planned_boots import fits
 from pytest_specprobe.probe.preflight import Place
 from pytest_specprobe.profiles import Profile, Speculation
 from pytest_specprobe.secret import Secret, Variables
@@ -111,21 +112,14 @@ class Booter:
             with self.phases.phase("free", f"take {len(gpus)} GPU(s) for this run") as say:
                 self.hold.take(gpus, what=self.profile.name, patience_s=self.timeout_s, say=say)
 
-    def fits(self, *, servers: int) -> bool:
-        """Tell whether so many servers fit beside each other, as far as the target's flags tell."""
-        return self.place.device == "cpu" or memory.fits(self._args, servers=servers)
-
-    @property
-    def _args(self) -> tuple[str, ...]:
-        return (*self.profile.target.server_args, *self.extra_args)
-
     def require_memory(self, *, servers: int) -> None:
         """Refuse resident servers that cannot fit: the last boot would die minutes later, out of memory.
 
         :raises ProbeImpossible: if the target's ``--mem-fraction-static`` leaves no room for so many.
         """
-        if not self.fits(servers=servers):
-            share, most = memory.memory_share(self._args), math.floor(100 * memory.MOST / servers) / 100
+        spec = self.spec(None)
+        if not fits(spec, servers=servers):
+            share, most = memory.memory_share(spec.server_args), math.floor(100 * memory.MOST / servers) / 100
             raise ProbeImpossible(
                 f"{servers} servers are to be up together, and each would take {share:.0%} of the GPU memory",
                 culprit="launch-flags",

@@ -75,8 +75,8 @@ class ProbeFiles:
                 found.drafter,
                 target,
                 self._inspect(found.drafter, target),
-                drafter_digest=_digest(found.drafter),
-                target_digest=_digest(found.target),
+                drafter_digest=digest_of(found.drafter),
+                target_digest=digest_of(found.target),
             )
 
     def _inspect(self, drafter: Path, target: TargetFiles) -> tuple[Finding, ...]:
@@ -145,9 +145,10 @@ def _require_same(checked: Checked, made: Staged, again: Iterable[Finding]) -> N
         )
 
 
-def _digest(path: Path) -> str | None:
+def digest_of(path: Path | None) -> str | None:
+    """Return the digest of a checkpoint directory; None if there is none, or it cannot be read."""
     try:
-        return digest(path)
+        return None if path is None else digest(path)
     except CheckpointError:
         return None
 

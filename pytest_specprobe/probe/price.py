@@ -17,10 +17,14 @@ _BOOT = "boot"
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """One server to boot, and the seconds that its last boot on this machine took; None if there was none."""
+    """One server to boot, and the seconds that its last boot on this machine took; None if there was none.
+
+    ``unsure``: the run may spare it.
+    """
 
     what: str
     usual_s: float | None
+    unsure: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +51,7 @@ class Price:
 
     def lines(self, *, source: Path) -> Iterator[str]:
         """Yield the lines of the plan; ``source`` is where recorded runs are."""
-        shown = ", ".join(f"{b.what} ({_last(b.usual_s)})" for b in self.boots)
+        shown = ", ".join(f"{b.what} ({'if needed, ' * b.unsure}{_last(b.usual_s)})" for b in self.boots)
         yield f"  boots         {len(self.boots)}{f': {shown}' if shown else ''}"
         if self.rest_s is None:
             yield f"  time          unknown: no run of this drafter is recorded in {source}"

@@ -15,6 +15,15 @@ from pytest_specprobe.probe.files import ProbeFiles
 from pytest_specprobe.probe.logs import RunLogs
 from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.phases import PhaseLog
+from pytest_specprobe.probe.planned_boots import (
+    BASELINE,
+    BLIND,
+    DRAFTER,
+    DRAFTER_AGAIN,
+    arm_boot,
+    makes_room,
+    wants_blind,
+)
 from pytest_specprobe.probe.preflight import Preflight
 from pytest_specprobe.probe.proofs import Proofs
 from pytest_specprobe.probe.relay import Relay, Runner
@@ -87,7 +96,7 @@ class ProbeServers:
     def _server(self) -> Server:
         settings = self._settings
         if settings.server is None:
-            return self._boot(self._files.staged().path, what="drafter")
+            return self._boot(self._files.staged().path, what=DRAFTER)
         self._files.checkpoint()
         server = self._attach(settings.server, what="server")
         if server.vouched:
@@ -181,12 +190,12 @@ class ProbeServers:
         if server is None:
             raise AssertionError("the drafter's server was up before the pass")
         self._past_logs += server.log_text()
-        back = self.booter().boot(self._files.staged().path, what="drafter again", again=server)
+        back = self.booter().boot(self._files.staged().path, what=DRAFTER_AGAIN, again=server)
         self.proofs.other(back, self.spec())
         return back
 
     def _boot_baseline(self, server: OwnedServer | None) -> OwnedServer:
-        booted = self.booter().boot(None, what="baseline", again=server)
+        booted = self.booter().boot(None, what=BASELINE, again=server)
         self._open.append(booted)
         with _or_closed(booted):
             self.proofs.baseline(booted, self._profile.target)
@@ -229,8 +238,7 @@ class ProbeServers:
         :raises CheckFailed: if the server runs, but not with this setting.
         """
         booter, staged = self.booter(), self._files.staged().path
-        steps = ", ".join(map(str, sorted(candidates)))
-        what = f"drafter, steps {steps} in one boot" if candidates else f"drafter {setting}"
+        what = arm_boot(setting, candidates=candidates)
         server = booter.boot(staged, what=what, setting=setting, candidates=candidates)
         self._open.append(server)
         with _or_closed(server):
@@ -240,7 +248,7 @@ class ProbeServers:
     @contextmanager
     def blind(self) -> Iterator[Server]:
         """Boot the blind control, in the place of the drafter's server where it does not fit beside it."""
-        with self.room(), self._boot(self._files.staged_blind().path, what="blind control") as blind:
+        with self.room(), self._boot(self._files.staged_blind().path, what=BLIND) as blind:
             self.proofs.other(blind, self.booter().spec(self._files.staged_blind().path))
             yield blind
 
@@ -252,7 +260,7 @@ class ProbeServers:
         would hide the cause.
         """
         server = self.server()
-        crowded = not self.booter().fits(servers=2 + len(self._pool.servers))
+        crowded = makes_room(self.booter().spec(None), baselines=len(self._pool.servers))
         moved = server if crowded and isinstance(server, OwnedServer) else None
         if moved:
             moved.suspend()
@@ -268,11 +276,12 @@ class ProbeServers:
 
     def wants_blind(self) -> bool:
         """Tell whether a blind control is asked for: by option, by profile, else wherever boots are cheap."""
-        if self._settings.server is not None:
-            return False
-        asked = self._settings.blind
-        wanted = self._profile.drafter.blind if asked is None else asked
-        return self.booter().place.device == "cpu" if wanted is None else wanted
+        return wants_blind(
+            asked=self._settings.blind,
+            profile=self._profile.drafter.blind,
+            attached=self._settings.server is not None,
+            device=self.device,
+        )
 
     @property
     def device(self) -> str:

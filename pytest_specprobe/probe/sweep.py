@@ -5,7 +5,7 @@ boot, and the baseline; no more than three servers are up. Where so many do not 
 compared with the probe's own pass, at another time, and every number that this touches is labelled.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,6 +17,7 @@ from pytest_specprobe.measure.records import Generation
 from pytest_specprobe.measure.sweep import Arm, How, Parity, Sweep, Trial, measure_arm, measure_parity
 from pytest_specprobe.measure.throughput import BaselineSource
 from pytest_specprobe.probe.phases import PhaseLog, narrator
+from pytest_specprobe.probe.planned_boots import shared_boot, sharing
 from pytest_specprobe.probe.servers import ProbeServers
 from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.server.boot import Server
@@ -42,12 +43,6 @@ class SweepPlan:
     lengths: Mapping[str, int]
     dropped: Mapping[str, str]
     streams: int = 1
-
-
-def sharing(own: Speculation, settings: Sequence[Speculation]) -> tuple[Speculation, ...]:
-    """Return the chains that one boot serves: two besides the own one at least, or it would save none."""
-    chains = tuple(s for s in settings if s.eagle_topk == 1)
-    return chains if len([s for s in chains if s != own]) > 1 else ()
 
 
 class SweepRun:
@@ -100,11 +95,9 @@ class SweepRun:
     def _share(self, chains: tuple[Speculation, ...]) -> None:
         """Measure all chains on one boot; if it cannot be had, or does not hold its step count, say so and go on."""
         own = self._plan.own
-        # On the widest: with CUDA graphs SGLang sizes buffers by the step count of the boot, and one for fewer steps
-        # died capturing the state for more.
-        first = max(chains, key=lambda chain: chain.num_steps)
+        first, steps = shared_boot(chains)
         try:
-            with self._servers.arm(first, candidates=tuple(s.num_steps for s in chains)) as server:
+            with self._servers.arm(first, candidates=steps) as server:
                 pinned = PinnedSteps(server.client, steps=first.num_steps)
                 seats = {str(s): Seat(server.client, partial(_pin, pinned, s.num_steps)) for s in chains}
                 turns = self._take_turns(server, seats)

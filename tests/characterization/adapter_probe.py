@@ -18,9 +18,12 @@ from pytest_specprobe.errors import BootError, SpecprobeError
 from pytest_specprobe.findings import Finding
 from pytest_specprobe.probe.device import Engine, Gpu
 from pytest_specprobe.probe.entry import properties
+from pytest_specprobe.probe.named import named_profiles
+from pytest_specprobe.probe.plan import DrafterPlan
 from pytest_specprobe.probe.preflight import Place, Preflight
 from pytest_specprobe.probe.session import ProbeSession
-from pytest_specprobe.profiles import Speculation
+from pytest_specprobe.profiles import Speculation, load_profiles
+from pytest_specprobe.server.spec import ServerSpec
 from pytest_specprobe.settings import Settings
 from pytest_specprobe.staging import Staged
 from tests.characterization.adapter_servers import FIXTURES, PLAIN_URL, URL, Booted, Client, Machine, Script, attached
@@ -231,6 +234,20 @@ def probe(script: Script, folder: Path) -> dict[str, Any]:
     return back
 
 
+def planned(script: Script, folder: Path) -> dict[str, list[tuple[str, bool]]]:
+    """What ``--specprobe-plan`` says would boot, by drafter, and whether the run may spare it."""
+    _write_project(script, folder)
+    settings = _settings(script, folder)
+    up: set[ServerSpec] = set()
+    boots = {}
+    with _machine(script):
+        for name, profile in named_profiles(load_profiles(folder, extra=None), settings).items():
+            found = DrafterPlan(profile, settings, _preflight(script, settings), ()).boots(up=up)
+            up |= {boot.spec for boot in found if boot.stays}
+            boots[name] = [(boot.what, boot.unsure) for boot in found]
+    return boots
+
+
 def _benchmark(session: ProbeSession, name: str) -> Any:
     try:
         return session.run(name).benchmark_info(streams=1)
@@ -238,4 +255,4 @@ def _benchmark(session: ProbeSession, name: str) -> Any:
         return error.what
 
 
-__all__ = ["PLAIN_URL", "URL", "Finding", "Script", "probe"]
+__all__ = ["PLAIN_URL", "URL", "Finding", "Script", "planned", "probe"]

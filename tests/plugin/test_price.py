@@ -80,3 +80,27 @@ def test_a_plan_prices_the_run_from_what_was_seen(pytester: pytest.Pytester, mon
         "--no-specprobe-blind", "--specprobe-plan",
     )  # fmt: skip
     again.stdout.fnmatch_lines(["  boots         1: drafter (last time 25 s)", "* MB copied for staging*"])
+
+
+def test_a_plan_counts_the_boots_that_room_costs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where two servers fit and a third does not, the drafter's makes room for the sweep and boots again."""
+    monkeypatch.setenv("SPECPROBE_STATE_DIR", str(pytester.path / "state"))
+    (pytester.path / "specprobe.toml").write_text(
+        '[targets.t]\nmodel = "fixtures://mini_llama"\ndevices = ["cuda"]\n'
+        'server_args = ["--mem-fraction-static", "0.42"]\n'
+        '[drafters.d]\nsource = "fixtures://dense_mini"\ntarget = "t"\n'
+        "speculation = { num_steps = 2, eagle_topk = 1, num_draft_tokens = 3 }\n"
+    )
+    asked = ("--specprobe-drafter=d", "--specprobe-plan")
+    swept = pytester.runpytest_subprocess(*asked, "--specprobe-sweep=1/1/2,3/1/4")
+    swept.stdout.fnmatch_lines(
+        [
+            "  check         test_history *",
+            (
+                "  boots         4: drafter (not booted here yet), baseline (not booted here yet), "
+                "drafter, steps 1, 2, 3 in one boot (not booted here yet), drafter again (not booted here yet)"
+            ),
+        ]
+    )
+    stored = pytester.runpytest_subprocess(*asked, "--specprobe-baseline=stored")
+    stored.stdout.fnmatch_lines(["  boots         2: drafter (*), baseline (if needed, *)"])

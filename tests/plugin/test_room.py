@@ -8,9 +8,9 @@ from tests.server.held import stand_in
 
 # A GPU on which only one server fits: nothing else of the run asks what fits.
 CROWDED = """
-from pytest_specprobe.probe.boots import Booter
+from pytest_specprobe.probe import planned_boots
 
-Booter.fits = lambda self, *, servers: False
+planned_boots.fits = lambda spec, *, servers: False
 """
 TEST = """
 import pytest
