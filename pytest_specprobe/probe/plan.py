@@ -8,6 +8,7 @@ from pathlib import Path
 from pytest_specprobe.checkpoint.read import load_target
 from pytest_specprobe.errors import CheckpointError
 from pytest_specprobe.measure.workloads import load_workload
+from pytest_specprobe.probe.boot_needs import unreadable_files
 from pytest_specprobe.probe.boots import server_spec
 from pytest_specprobe.probe.device import Engine, gpus
 from pytest_specprobe.probe.files import digest_of
@@ -146,9 +147,13 @@ class DrafterPlan:
             yield f"  server        attach to {settings.server}; it is never stopped"
         elif not settings.static:
             yield from self._servers(boots)
-        for culprit, problem in self.preflight.problems:
+        problems = (
+            *self.preflight.problems,
+            *unreadable_files(drafter=self.preflight.drafter, target=self.preflight.target),
+        )
+        for culprit, problem in problems:
             yield f"  missing       [{culprit}] {problem}"
-        yield f"  {'this plan cannot run here yet' if self.preflight.problems else 'everything needed is here'}"
+        yield f"  {'this plan cannot run here yet' if problems else 'everything needed is here'}"
 
     def _sweep(self) -> str:
         asked = ", ".join(map(str, self.sweep)) or "no other setting"

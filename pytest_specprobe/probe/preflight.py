@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_specprobe.errors import Culprit, ProbeImpossible
+from pytest_specprobe.probe.boot_needs import boot_problems
 from pytest_specprobe.probe.device import Engine, Gpu, NoDevice, choose, engine, gpus
 from pytest_specprobe.probe.sources import Missing, locate
 from pytest_specprobe.profiles import Profile
@@ -54,12 +55,14 @@ def preflight(profile: Profile, settings: Settings, *, found_gpus: Sequence[Gpu]
     target = locate(profile.target.model, role="target", root=settings.root)
     missing = [place for place in (drafter, target) if isinstance(place, Missing)]
     problems: list[tuple[Culprit, str]] = [(place.culprit, f"{place}: {place.fix}") for place in missing]
+    places = [None if isinstance(place, Missing) else place for place in (drafter, target)]
     owned = None
     if settings.server is None and not settings.static:
+        problems += boot_problems(profile, drafter=places[0], target=places[1])
         owned = _place(profile, settings, tuple(gpus() if found_gpus is None else found_gpus), problems)
     return Preflight(
-        drafter=drafter if isinstance(drafter, Path) else None,
-        target=target if isinstance(target, Path) else None,
+        drafter=places[0],
+        target=places[1],
         place=owned,
         problems=tuple(problems),
     )
