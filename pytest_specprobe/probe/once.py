@@ -33,6 +33,11 @@ class Once:
         return self._results.get(step)
 
     @property
+    def version(self) -> int:
+        """How many steps have a result or an error: what is computed from them stays true while this does."""
+        return len(self._results) + len(self._errors)
+
+    @property
     def errors(self) -> tuple[SpecprobeError, ...]:
         """The distinct errors so far, in order; a step that failed because an earlier one did adds none."""
         return tuple(dict.fromkeys(self._errors.values()))

@@ -31,12 +31,13 @@ class Phase:
 class PhaseLog:
     """The phases of one drafter's probe, in the order they began.
 
-    ``say`` shows one line to the person who waits; ``changed`` is called after each change, so that the report
-    on disk tells how far a run came even when it dies. A phase within another (a boot between two turns of a pass)
-    takes its seconds out of the outer one's, so that all of them add up to the time that passed.
+    ``say`` shows one line to the person who waits; ``changed`` is called after each change, with whether a phase
+    ended, so that the report on disk tells how far a run came even when it dies. A phase within another (a boot
+    between two turns of a pass) takes its seconds out of the outer one's, so that all of them add up to the time that
+    passed.
     """
 
-    def __init__(self, drafter: str, *, say: Say, changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, drafter: str, *, say: Say, changed: Callable[[bool], None] = lambda _: None) -> None:
         self._drafter = drafter
         self._say = say
         self._changed = changed
@@ -55,7 +56,7 @@ class PhaseLog:
         at = len(self._phases)
         self._phases.append(Phase(name, what, "running", 0.0))
         self._tell(name, 0.0, what)
-        self._changed()
+        self._changed(False)  # noqa: FBT003 - a callback has no keywords
         self._within.append(0.0)
         done = False
         try:
@@ -70,7 +71,7 @@ class PhaseLog:
             self._phases[at] = Phase(name, what, status, seconds)
             if not done or seconds >= 1:
                 self._tell(name, seconds, f"{what}: {status}")
-            self._changed()
+            self._changed(True)  # noqa: FBT003 - as above
 
     def note(self, text: str) -> None:
         """Show a line that belongs to the phase just ended."""

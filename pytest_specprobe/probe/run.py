@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pytest_specprobe.checkpoint.read import load_drafter
 from pytest_specprobe.checkpoint.vocab import vocab_map
+from pytest_specprobe.decide.evidence import Evidence
 from pytest_specprobe.decide.verdict import Decision, decide
 from pytest_specprobe.errors import MeasurementError, ProbeImpossible, SpecprobeError
 from pytest_specprobe.findings import Finding, require
@@ -75,6 +76,16 @@ class State:
     decision: Decision
 
 
+@dataclass(frozen=True, slots=True)
+class _Results:
+    """What was measured, and what follows by arithmetic, as of a version of the steps."""
+
+    version: tuple[int, int]
+    measured: Measured
+    validity: tuple[Finding, ...]
+    evidence: Evidence | None
+
+
 class ProbeRun:
     """The probe of one drafter; asking a step again gives the same answer, or the same error."""
 
@@ -86,6 +97,7 @@ class ProbeRun:
         self._once = Once()
         self._load: list[Finding] = []
         self._watch = Watch()
+        self._results: _Results | None = None
         self.files = ProbeFiles(profile, settings=shared.settings, cache=shared.cache, phases=phases, once=self._once)
         self.servers = ProbeServers(
             profile,
@@ -234,6 +246,22 @@ class ProbeRun:
 
     def measured(self) -> Measured:
         """Return what was measured so far."""
+        return self._results_so_far().measured
+
+    def validity(self) -> tuple[Finding, ...]:
+        """Return every self-check of the passes that ran."""
+        return self._results_so_far().validity
+
+    def _results_so_far(self) -> _Results:
+        """Look through texts and log once per change: a log may be 64 MiB, and every phase and test asks."""
+        version = (self._once.version, len(self._watch.passes))
+        if self._results is None or self._results.version != version:
+            measured = self._measured()
+            evidence = measured.evidence(p_reach=self.profile.drafter.gate.p_reach)
+            self._results = _Results(version, measured, measured.validity(), evidence)
+        return self._results
+
+    def _measured(self) -> Measured:
         peek = self._once.peek
         total: ServerInfo | None = peek("server total")
         speed: tuple[ThroughputRuns, Throughput] | None = peek("speed")
@@ -268,25 +296,24 @@ class ProbeRun:
         """Return what was measured so far, every check of it, and what follows.
 
         ``narrowed``: the run was asked for less than a verdict (``--specprobe-static``, ``-k``).
-        Reads the server's log and looks through every text: ask once, and pass the answer on.
         """
         checked: Checked | None = self._once.peek("checkpoint")
-        measured, gate = self.measured(), self.profile.drafter.gate
+        results = self._results_so_far()
         findings = (
             *(checked.findings if checked else ()),
             *self.servers.proofs.all(),
-            *measured.validity(),
+            *results.validity,
             *self._timing.load,
             *self._load,
         )
         decision = decide(
-            measured.evidence(p_reach=gate.p_reach),
-            gate=gate,
+            results.evidence,
+            gate=self.profile.drafter.gate,
             findings=findings,
             impossible=[error for error in self.errors if isinstance(error, ProbeImpossible)],
             narrowed=narrowed,
         )
-        return State(measured, findings, decision)
+        return State(results.measured, findings, decision)
 
     def decision(self) -> Decision:
         """Decide on what was measured so far."""

@@ -68,6 +68,7 @@ class ProbeSession:
             for name, profile in self._profiles.items()
         }
         self._report: dict[str, Any] | None = None
+        self._snapshot: dict[str, Any] | None = None
         self._gpus: tuple[Gpu, ...] | None = None
 
     def profile(self, name: str) -> Profile:
@@ -182,10 +183,21 @@ class ProbeSession:
             "comparisons": comparisons(states),
         }
 
-    def _changed(self) -> None:
-        """Keep the report on disk current, so that a killed run leaves what it knew."""
+    def _changed(self, ended: bool) -> None:  # noqa: FBT001 - a callback has no keywords
+        """Keep the report on disk current, so that a killed run leaves what it knew.
+
+        Where a phase begins nothing else is known than where the last one ended.
+        """
+        if ended or self._snapshot is None:
+            self._snapshot = self._compose(self._states())
+        else:
+            entries = [
+                {**item, "phases": [phase.to_json() for phase in self._runs[item["name"]].phases.phases]}
+                for item in self._snapshot["drafters"]
+            ]
+            self._snapshot = {**self._snapshot, "drafters": entries}
         try:
-            report.write(self._compose(self._states()), folder=self.settings.report)
+            report.write(self._snapshot, folder=self.settings.report)
         except OSError as error:
             # the final write raises; losing a snapshot must not end a measurement
             logger.warning("report snapshot not written: %s", error)

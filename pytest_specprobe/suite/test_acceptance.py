@@ -9,7 +9,7 @@ from pytest_specprobe.suite.checks import require_gate
 def test_acceptance(specprobe_run: ProbeRun, specprobe_acceptance: Acceptance) -> None:
     """The measurement is sound, and the strict accept length's lower bound is above the gate's minimum."""
     specprobe_run.sampled()
-    require(specprobe_run.measured().validity())
+    require(specprobe_run.validity())
     for name in ("min_accept_length", "min_accept_length_by_workload"):
         require_gate(specprobe_run.decision(), name)
 

@@ -17,5 +17,5 @@ def test_history(
     limit = specprobe_profile.drafter.gate.max_regression
     if not limit:
         pytest.skip("the gate sets no max_regression")
-    require(specprobe_run.measured().validity())
+    require(specprobe_run.validity())
     require_past(specprobe_history, limit=limit)

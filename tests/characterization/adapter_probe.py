@@ -101,7 +101,7 @@ class _Now(datetime):
 
 
 @contextlib.contextmanager
-def _machine(script: Script) -> Iterator[Machine]:
+def _machine(script: Script, *, snapshots: bool = False) -> Iterator[Machine]:
     """The seams: everything below is the machine's, and answers from the script meanwhile."""
     machine = Machine(script)
     clock = SimpleNamespace(perf_counter=machine.seconds, monotonic=machine.seconds)
@@ -125,8 +125,9 @@ def _machine(script: Script) -> Iterator[Machine]:
         seam("probe.stored.datetime", _Now)
         seam("probe.stored.machine", lambda **_: MACHINE)
         seam("probe.session.gpus", lambda: ())
-        # snapshots tell how far a run came; the last report holds all of it
-        seam("probe.session.ProbeSession._changed", lambda _: None)
+        if not snapshots:
+            # they tell how far a run came; the last report holds all of it
+            seam("probe.session.ProbeSession._changed", lambda *_: None)
         seam("record.report.datetime", _Now)
         seam("record.report.machine", lambda **_: MACHINE)
         seam("record.report.version", lambda _: "1.2.3")
@@ -199,10 +200,10 @@ def _run(session: ProbeSession, name: str, steps: Sequence[str]) -> list[str]:
     return errors
 
 
-def probe(script: Script, folder: Path) -> dict[str, Any]:
+def probe(script: Script, folder: Path, *, snapshots: bool = False) -> dict[str, Any]:
     """Run a script in ``folder``; return report.json, what JUnit gets of it, and what the servers were asked."""
     _write_project(script, folder)
-    with _machine(script) as machine:
+    with _machine(script, snapshots=snapshots) as machine:
         for _ in range(1 + script.again):
             said: list[str] = []
             session = ProbeSession(_settings(script, folder), say=said.append, server_args=lambda _: ())
