@@ -136,7 +136,6 @@ def unprefixed(found: Account) -> tuple[str, str] | None:
 
 @check(
     "tensor.prefix",
-    rows=("T03", "T01"),
     asks="tensor names start where the loader looks for them",
     why=f"With a prefix that the loader does not strip, none of these tensors is loaded: {_SILENT}.",
     fix="strip the prefix from the names and save again",
@@ -156,7 +155,6 @@ def prefix(s: Subject) -> Outcome:
 
 @check(
     "tensor.missing",
-    rows=("T01", "L06"),
     asks="every parameter that the engine builds is in the file",
     why=f"A parameter that no tensor fills keeps its random start: {_SILENT}.",
     fix="export the missing tensors under the names that SGLang's loader knows",
@@ -179,7 +177,6 @@ def missing(s: Subject) -> Outcome:
 
 @check(
     "tensor.shape",
-    rows=("L06", "T04"),
     asks="every tensor has the shape that the engine builds from config.json",
     why="The load ends in a size mismatch.",
     fix="make config.json describe these weights, or export the weights of this config",
@@ -203,7 +200,6 @@ def shapes(s: Subject) -> Outcome:
 
 @check(
     "tensor.unused",
-    rows=("T01",),
     asks="the engine uses every tensor of the file",
     why=f"A trained tensor that the loader drops changes what the drafter computes: {_SILENT}.",
     fix="rename it to what SGLang's loader knows, or retrain without it",
@@ -225,7 +221,6 @@ def unused(s: Subject) -> Outcome:
 
 @check(
     "tensor.bias-ignored",
-    rows=("T13",),
     asks="no bias is dropped on load",
     why="A bias whose flag is unset (or which the class never builds, as for q, k and v) is lost without a word.",
     fix="set attention_bias (o_proj) or bias (fc) in config.json; the class builds no other bias",
@@ -247,7 +242,6 @@ def _fused_mla(found: Account, name: str) -> bool:
 
 @check(
     "tensor.fused-ignored",
-    rows=("T01",),
     asks="an MLA drafter ships q_a_proj and kv_a_proj_with_mqa apart",
     why=f"The MLA loader fuses the two itself and drops a tensor that is fused already: {_SILENT}.",
     fix="split fused_qkv_a_proj_with_mqa by rows into q_a_proj and kv_a_proj_with_mqa",

@@ -27,7 +27,6 @@ def _uses_aux(s: Subject) -> bool:
     "fc.aux-absent",
     severity="info",
     culprit="drafter-config",
-    rows=("T06",),
     asks="config.json names the target layers that the drafter was trained on",
     why="The engine takes its default rule, which SpecForge trains for; for a drafter of another trainer guessed "
     "layers gave accept length 1.036, its own ones 2.77.",
@@ -48,7 +47,6 @@ def aux_absent(s: Subject) -> Outcome:
 @check(
     "fc.aux-misplaced",
     culprit="drafter-config",
-    rows=("T07", "T06"),
     asks="auxiliary layer ids are inside eagle_config",
     why="SGLang's target reads them only there and captures its default layers otherwise: accept length 1.00 where "
     "the drafter's own layers gave 2.39 (an engine that ignored them).",
@@ -79,7 +77,6 @@ def _same_as_default(s: Subject, ids: object, layers: int) -> bool:
 @check(
     "fc.aux-empty",
     culprit="drafter-config",
-    rows=("T05",),
     asks="auxiliary layer ids are absent or a list of layers",
     why="An empty list captures nothing while fc waits for three layers: a shape error at the first forward pass.",
     fix=f"remove {_KEY} to use the default rule, or list the layers",
@@ -97,7 +94,6 @@ def aux_empty(s: Subject) -> Outcome:
 @check(
     "fc.aux-duplicate",
     culprit="drafter-config",
-    rows=("T09",),
     asks="auxiliary layer ids are different layers",
     why="A layer is captured once, so fc gets fewer blocks than it was built for: a shape error.",
     fix="list each layer once",
@@ -114,7 +110,6 @@ def aux_duplicate(s: Subject) -> Outcome:
     "fc.aux-order",
     severity="warning",
     culprit="drafter-config",
-    rows=("T09",),
     asks="auxiliary layer ids ascend",
     why="The engine joins captured layers in ascending order whatever the list says: fc gets them swapped.",
     fix="list ascending ids, and reorder the blocks of fc with them",
@@ -130,7 +125,6 @@ def aux_order(s: Subject) -> Outcome:
 @check(
     "fc.aux-range",
     culprit="drafter-config",
-    rows=("T09",),
     asks="every auxiliary layer exists in the target",
     why="A layer that does not exist is never captured: fc gets fewer blocks than it was built for.",
     fix="use the layer ids of this target",
@@ -158,7 +152,6 @@ def aux_range(s: Subject) -> Outcome:
 @check(
     "fc.aux-few-layers",
     culprit="target",
-    rows=("T09",),
     asks="the default rule gives three different layers of this target",
     why="For fewer than seven layers [2, n // 2, n - 3] repeats itself or leaves the model: a shape error at boot.",
     fix="give the drafter explicit auxiliary layer ids, or use a target of at least seven layers",
@@ -177,7 +170,6 @@ def aux_few_layers(s: Subject) -> Outcome:
     "fc.aux-capture",
     severity="info",
     culprit="target",
-    rows=("T16", "T08"),
     asks="it is known which layers this target class captures",
     why="Ids mean 'output of layer i' to most classes and 'input of layer i' to DeepSeek-type ones: off by one costs "
     "about 0.1 of accept length, and in one report first-position acceptance (10 % instead of 45 %).",
@@ -203,7 +195,6 @@ def aux_capture(s: Subject) -> Outcome:
     "fc.aux-off",
     severity="info",
     culprit="drafter-config",
-    rows=("T05",),
     asks="the drafter reads several layers of the target",
     why="use_aux_hidden_state false feeds it the last hidden state only; fc is then not used.",
     fix="nothing, if the drafter was trained that way (gpt-oss Eagle3-v2 was)",

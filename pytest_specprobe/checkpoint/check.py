@@ -81,8 +81,8 @@ class Check:
     """One question about a drafter.
 
     ``asks`` states what must hold; ``why`` what breaking it does to a running server, with the measured effect
-    where one is known; ``rows`` are the catalogue rows it answers; a failure is folded into any of ``follows`` that
-    failed too, since it is then only a consequence.
+    where one is known; a failure is folded into any of ``follows`` that failed too, since it is then only a
+    consequence.
     """
 
     id: str
@@ -92,7 +92,6 @@ class Check:
     why: str
     fix: str
     run: Callable[[Subject], Outcome]
-    rows: tuple[str, ...] = ()
     follows: tuple[str, ...] = ()
 
     def finding(self, outcome: Outcome) -> Finding:
@@ -117,7 +116,6 @@ def check(
     asks: str,
     why: str,
     fix: str,
-    rows: tuple[str, ...] = (),
     follows: tuple[str, ...] = (),
 ) -> Callable[[Callable[[Subject], Outcome]], Check]:
     """Turn a function of a Subject into a :class:`Check`."""
@@ -131,7 +129,6 @@ def check(
             why=why,
             fix=fix,
             run=run,
-            rows=rows,
             follows=follows,
         )
 

@@ -14,7 +14,6 @@ _NO_TARGET = "no target given"
 @check(
     "target.hidden",
     culprit="drafter-config",
-    rows=("L06", "T04"),
     asks="the drafter expects hidden states of the target's width",
     why="The embedding cannot be shared and fc meets another width: a crash at boot or at the first forward pass.",
     fix="set target_hidden_size to the target's hidden_size, or use the drafter of this target",
@@ -33,7 +32,6 @@ def hidden(s: Subject) -> Outcome:
 @check(
     "target.vocab",
     culprit="drafter-config",
-    rows=("L06", "V05"),
     asks="the drafter's vocab_size is the target's",
     why="Another vocabulary means another tokenizer, whose ids mean other tokens: near-zero acceptance, or a crash "
     "where head or embedding are shared.",
@@ -56,7 +54,6 @@ def vocab(s: Subject) -> Outcome:
 @check(
     "target.name",
     severity="warning",
-    rows=("T15",),
     asks="the drafter names this target as its own, if it names any",
     why="A drafter of another target with the same sizes loads without complaint and accepts little or nothing.",
     fix="probe it on the target it was trained for, or take this number as a zero-shot one",
@@ -97,7 +94,6 @@ def _plain(text: str) -> str:
     "target.quantized",
     severity="info",
     culprit="launch-flags",
-    rows=("Q01", "Q05"),
     asks="a quantised target does not pass its quantisation on to an unquantised drafter",
     why="With an explicit --quantization the drafter inherits it: the boot fails looking for a quantisation config "
     "in the drafter, or the drafter is silently quantised too.",
@@ -123,7 +119,6 @@ def _quantization(config: Any) -> str | None:
 @check(
     "target.packed-embedding",
     culprit="target",
-    rows=("L07",),
     asks="the target's embedding is stored as plain floats",
     why="A packed embedding (NVFP4) cannot be handed to the drafter: a crash when it is shared.",
     fix="use a target whose quantisation leaves embed_tokens alone",
@@ -140,7 +135,6 @@ def packed_embedding(s: Subject) -> Outcome:
     "target.shards",
     severity="warning",
     culprit="target",
-    rows=("F02",),
     asks="every file of the target's index is on disk",
     why="The target does not load.",
     fix="download the missing files",
@@ -158,7 +152,6 @@ def shards(s: Subject) -> Outcome:
 @check(
     "target.dtype",
     severity="warning",
-    rows=("Q04",),
     asks="the drafter's weights are of the target's float type",
     why="fp16 overflows where a bf16 model is fine, strict kernels refuse a mixture, and float32 doubles the cost.",
     fix="convert the drafter to the target's dtype, or pass --dtype for both",
@@ -193,7 +186,6 @@ def _dtype(config: Any) -> str | None:
     "target.class",
     severity="info",
     culprit="target",
-    rows=("T10",),
     asks="the target's class is one whose config names it",
     why="A class without the capture hook ends in AttributeError at boot: the engine's limit, not the drafter's.",
     fix="give the target's directory or its full config.json",

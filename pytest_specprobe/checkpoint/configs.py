@@ -36,7 +36,6 @@ STRICT = (
 @check(
     "config.eagle-not-eagle3",
     culprit="launch-flags",
-    rows=("C01",),
     asks="an EAGLE-3 drafter is launched with --speculative-algorithm EAGLE3",
     why="Under EAGLE the target captures no auxiliary layers and fc is skipped where the widths agree: accept length "
     "exactly 1.00, no error.",
@@ -57,7 +56,6 @@ def eagle_not_eagle3(s: Subject) -> Outcome:
 @check(
     "config.nested",
     culprit="drafter-config",
-    rows=("C02",),
     asks="config.json is flat, as SGLang reads it",
     why="A speculators config keeps the sizes in a nested table: 'Unrecognized model', or with a model_type added by "
     "hand a boot with default sizes.",
@@ -74,7 +72,6 @@ def nested(s: Subject) -> Outcome:
 @check(
     "config.class",
     culprit="drafter-config",
-    rows=("C03", "T03"),
     asks="architectures names a class that SGLang loads as an EAGLE-3 drafter",
     why="With a base class or another engine's name the wrong loader takes the file: a crash, or layers left random.",
     fix=f"write {LLAMA} (or {MLA} for an MLA drafter) into architectures",
@@ -94,7 +91,6 @@ def class_name(s: Subject) -> Outcome:
 @check(
     "config.model-type",
     culprit="drafter-config",
-    rows=("C02",),
     asks="config.json has a model_type",
     why="Without it the config is not recognised and the boot ends.",
     fix='add "model_type": "llama" (for an MLA drafter the type of its target\'s text model)',
@@ -113,7 +109,6 @@ def model_type(s: Subject) -> Outcome:
 @check(
     "config.null-field",
     culprit="drafter-config",
-    rows=("C07",),
     asks="fields that the config class types are not null",
     why="Strict configs refuse null there and the boot ends.",
     fix="remove the field (its default then applies) or give it a value",
@@ -133,7 +128,6 @@ def null_field(s: Subject) -> Outcome:
 @check(
     "config.size-missing",
     culprit="drafter-config",
-    rows=("C02",),
     asks="the sizes are positive whole numbers",
     why="An absent size silently becomes Llama-2-7B's (4,096 wide, 32 layers); a wrong one ends the boot.",
     fix="restore the sizes from the training run's config",
@@ -154,7 +148,6 @@ def size_missing(s: Subject) -> Outcome:
 @check(
     "config.draft-vocab-size",
     culprit="drafter-config",
-    rows=("V08",),
     asks="0 < draft_vocab_size <= vocab_size",
     why="The config is accepted and the head is nonsense, or the boot crashes.",
     fix="set draft_vocab_size to the rows of lm_head, or to null to borrow the target's head",
@@ -175,7 +168,6 @@ def draft_vocab_size(s: Subject) -> Outcome:
 @check(
     "config.layers",
     culprit="drafter-config",
-    rows=("T03", "T14"),
     asks="num_hidden_layers is the number of layers in the file",
     why="Layers beyond the file stay random, layers beyond the number are dropped; one published head said 40.",
     fix="set num_hidden_layers to the layers in the file",
@@ -198,7 +190,6 @@ def layers(s: Subject) -> Outcome:
 @check(
     "config.layer-limit",
     culprit="engine",
-    rows=("T14",),
     asks="the class builds as many layers as the drafter has",
     why="The MLA class (and older Llama ones) refuses more than one layer at boot.",
     fix="use a one-layer drafter, or the Llama class of a recent SGLang",
@@ -217,7 +208,6 @@ def layer_limit(s: Subject) -> Outcome:
 @check(
     "config.engine-version",
     culprit="engine",
-    rows=("T02", "T14"),
     asks="the SGLang that will serve it is new enough to read all of the drafter",
     why="An older loader drops what it does not know without a word: accept length 1.",
     fix="serve with a newer SGLang",
@@ -238,7 +228,6 @@ def engine_version(s: Subject) -> Outcome:
 @check(
     "config.activation",
     culprit="drafter-config",
-    rows=("T03",),
     asks="hidden_act is silu",
     why="The classes refuse any other activation at boot.",
     fix="use a drafter with silu",
@@ -256,7 +245,6 @@ def activation(s: Subject) -> Outcome:
 @check(
     "config.target-as-drafter",
     culprit="launch-flags",
-    rows=("C04",),
     asks="the drafter is not the target",
     why="Without a draft path the target itself is loaded as the draft: a crash, or out of memory at boot.",
     fix="pass the drafter's own directory",
@@ -281,7 +269,6 @@ def target_as_drafter(s: Subject) -> Outcome:
     "config.topk",
     severity="warning",
     culprit="launch-flags",
-    rows=("C08",),
     asks="drafts are chains (eagle_topk 1)",
     why="Trees were broken or refused in several SGLang versions and attention backends, and small ones accept less "
     "than the chain (136 of 176 comparisons).",

@@ -28,7 +28,6 @@ def _samples(s: Subject) -> dict[str, Values]:
 
 @check(
     "tensor.not-finite",
-    rows=("Q04", "T15"),
     asks="sampled weights are finite",
     why="NaN logits accept every draft or none, and accept length sits at its maximum or at 1.",
     fix="export from a checkpoint before training diverged",
@@ -46,7 +45,6 @@ def not_finite(s: Subject) -> Outcome:
 
 @check(
     "tensor.constant",
-    rows=("T15",),
     asks="no weight matrix is constant",
     why="A matrix of zeros (or of one value) passes nothing on: the drafter cannot see what it multiplies.",
     fix="export the trained weights; an all-zero fc is the blind control, not a drafter",
@@ -67,7 +65,6 @@ def constant(s: Subject) -> Outcome:
 @check(
     "tensor.untrained",
     severity="warning",
-    rows=("T15",),
     asks="the weights look trained",
     why="A placeholder with random weights loads without complaint; SGLang's accept length still reads above 1.0.",
     fix="check that the export took the trained model",
@@ -105,7 +102,6 @@ def _as_initialised(values: Values) -> bool:
 @check(
     "tensor.dtype",
     severity="warning",
-    rows=("Q02", "Q04"),
     asks="matrices are of one float type",
     why="Re-quantisation that left part of the draft in another format gave 14.7 % acceptance for 50.8 %.",
     fix="convert all matrices to one dtype",

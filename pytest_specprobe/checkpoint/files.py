@@ -17,7 +17,7 @@ def _reading(id: str, *, asks: str, why: str, fix: str) -> Check:  # noqa: A002 
             return passed("nothing of the kind")
         return failed(fault.what, expected=asks, fix=fault.fix, culprit=fault.culprit)
 
-    return check(id, rows=("F01",), asks=asks, why=why, fix=fix)(run)
+    return check(id, asks=asks, why=why, fix=fix)(run)
 
 
 _READING: tuple[Check, ...] = (
@@ -74,7 +74,6 @@ _READING: tuple[Check, ...] = (
 
 @check(
     "file.index",
-    rows=("F02", "V09"),
     asks="index and shards name the same tensors",
     why="A tensor that only the index knows is not loaded; a shard's extra tensor is, though the index hides it.",
     fix="export the checkpoint again, or copy the missing shard",
@@ -95,7 +94,6 @@ def index(s: Subject) -> Outcome:
 @check(
     "file.repeated",
     severity="warning",
-    rows=("F02",),
     asks="no tensor is in two files",
     why="The file that is read last wins; two versions of one drafter may be mixed.",
     fix="remove the files that do not belong to this drafter",
@@ -110,7 +108,6 @@ def repeated(s: Subject) -> Outcome:
 @check(
     "file.pickled-beside",
     severity="warning",
-    rows=("F03",),
     asks="no pickled weights lie beside the safetensors",
     why="They may be an older or newer version, and they run code if a tool prefers them.",
     fix="remove them; staging leaves them out",
@@ -126,7 +123,6 @@ def pickled_beside(s: Subject) -> Outcome:
 @check(
     "file.optimizer-state",
     severity="warning",
-    rows=("F04",),
     asks="no training state is published with the weights",
     why="Everyone who serves the drafter downloads it too: tens of gigabytes for one published drafter.",
     fix="remove it; staging leaves it out",

@@ -10,7 +10,6 @@ _SKIP = "the drafter's class, sizes or files could not be read"
 
 @check(
     "fc.missing",
-    rows=("T01",),
     asks="fc.weight, which takes the target's hidden states, is in the file",
     why="A random fc feeds the drafter noise instead of the target's hidden states: accept length about 1.",
     fix="export fc.weight [hidden_size, layers * target_hidden_size]",
@@ -29,7 +28,6 @@ def fc_missing(s: Subject) -> Outcome:
 
 @check(
     "fc.width",
-    rows=("T04",),
     asks="fc takes as many layers as the target captures",
     why="The first forward pass ends in a matrix shape error (4096x16384 against 4096x12288 in one report).",
     culprit="drafter-config",
@@ -58,7 +56,6 @@ def fc_width(s: Subject) -> Outcome:
 
 @check(
     "fc.norm-missing",
-    rows=("T11",),
     asks="a norm that a flag switches on is in the file",
     why="The engine builds the norm with weights of one: trained scales are lost and acceptance falls.",
     fix="export the norm's weights, or unset the flag if the drafter was trained without it",
@@ -78,7 +75,6 @@ def norm_missing(s: Subject) -> Outcome:
 @check(
     "fc.norm-ignored",
     culprit="drafter-config",
-    rows=("T11",),
     asks="a norm in the file is switched on by its flag",
     why="The norm is dropped on load: accept length 1.1, and 2.68 once it was applied.",
     fix="set fc_norm (or norm_before_fc for input_norm) to true in config.json",
@@ -98,7 +94,6 @@ def norm_ignored(s: Subject) -> Outcome:
 @check(
     "fc.norm-unsupported",
     culprit="drafter-config",
-    rows=("T11",),
     asks="norm flags are ones that this class reads",
     why="The MLA class has no norm_before_fc: the flag has no effect and the norm is never applied.",
     fix="use the Llama class, or retrain with fc_norm",

@@ -22,7 +22,6 @@ def _own_head(s: Subject) -> TensorInfo | None:
 @check(
     "head.key-missing",
     culprit="drafter-config",
-    rows=("L02",),
     asks="config.json says draft_vocab_size (a number, or null to borrow the target's head)",
     why="LlamaForCausalLMEagle3 reads the key without a default: the boot ends in AttributeError.",
     fix="set draft_vocab_size to the rows of lm_head, or to null to use the target's head",
@@ -39,7 +38,6 @@ def key_missing(s: Subject) -> Outcome:
 
 @check(
     "head.missing",
-    rows=("L01",),
     asks="a drafter with its own vocabulary ships its head",
     why="The engine builds a private head and leaves it random: accept length exactly 1.00, rate 0.00 "
     "(nvidia/Kimi-K2.6-Eagle3).",
@@ -59,7 +57,6 @@ def missing(s: Subject) -> Outcome:
 @check(
     "head.draft-vocab-size",
     culprit="drafter-config",
-    rows=("L03", "V07"),
     asks="draft_vocab_size is the number of rows that head and mapping have",
     why="Head and mapping agree with each other and not with the config: the load ends in a size mismatch.",
     fix="set draft_vocab_size to the rows of lm_head.weight",
@@ -78,7 +75,6 @@ def draft_vocab_size(s: Subject) -> Outcome:
 
 @check(
     "head.rows",
-    rows=("L03",),
     asks="lm_head.weight is [draft_vocab_size, hidden_size]",
     why="The load ends in a size mismatch.",
     fix="export the head that belongs to this config",
@@ -100,7 +96,6 @@ def rows(s: Subject) -> Outcome:
 @check(
     "head.tied",
     culprit="drafter-config",
-    rows=("L04",),
     asks="tie_word_embeddings is false for a drafter with its own head",
     why="Tied, the engine uses the target's embedding as the draft head and drops lm_head; with a reduced vocabulary "
     "every draft id is then wrong.",
@@ -123,7 +118,6 @@ def tied(s: Subject) -> Outcome:
 @check(
     "head.borrowed-but-mapped",
     culprit="drafter-config",
-    rows=("L02",),
     asks="a drafter that borrows the target's head has no mapping and no head of its own",
     why="draft_vocab_size null makes the engine use the target's full head; a reduced head or d2t in the file then "
     "fails to load or maps ids that are target ids already.",
@@ -145,7 +139,6 @@ def borrowed_but_mapped(s: Subject) -> Outcome:
 
 @check(
     "head.embedding-rows",
-    rows=("L06",),
     asks="embed_tokens.weight is [vocab_size, hidden_size]",
     why="The load ends in a size mismatch, before the target's embedding would have replaced it.",
     fix="set vocab_size to the rows of embed_tokens, or leave embed_tokens out",
@@ -168,7 +161,6 @@ def embedding_rows(s: Subject) -> Outcome:
 @check(
     "head.embedding-differs",
     severity="warning",
-    rows=("L05",),
     asks="an embedding in the file is the target's own",
     why="SGLang replaces it with the target's, other engines may use the file's: one file, good here and bad there.",
     fix="leave embed_tokens out of the export, or copy the target's",

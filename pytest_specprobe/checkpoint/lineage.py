@@ -79,7 +79,6 @@ def _cosine(old: TensorInfo, new: TensorInfo, left: list[int], right: list[int])
 
 @check(
     "vocab.rebuilt-under-head",
-    rows=("V06",),
     asks="a fine-tuned drafter's head and mapping changed together, or neither",
     why="The mapping was rebuilt from new data while the rows of lm_head still follow the parent's: it trains well "
     "and serves at near-zero acceptance.",

@@ -66,7 +66,6 @@ def is_factor(value: object) -> bool:
 @check(
     "rope.factor",
     culprit="drafter-config",
-    rows=("P01",),
     asks="every RoPE factor is a positive number",
     why="SGLang multiplies the context length by it: infinity or zero ends the start, a text is repeated instead.",
     fix="correct factor in rope_parameters (or rope_scaling)",
@@ -89,7 +88,6 @@ def _no_factor(config: Config) -> str:
     "rope.positions",
     severity="warning",
     culprit="drafter-config",
-    rows=("P01",),
     asks="the drafter's positions reach the serving context",
     why="SGLang refuses to boot when the target's context exceeds the drafter's; forced past that, position tables "
     "are read beyond their end (illegal memory access, or slower than no speculation beyond 2k). Many training "
@@ -110,7 +108,6 @@ def positions(s: Subject) -> Outcome:
 @check(
     "rope.positions-missing",
     culprit="drafter-config",
-    rows=("P01",),
     asks="config.json gives max_position_embeddings",
     why="Without it the engine takes 2,048.",
     fix="set max_position_embeddings to the target's",
@@ -128,7 +125,6 @@ def positions_missing(s: Subject) -> Outcome:
     "rope.spellings",
     severity="warning",
     culprit="drafter-config",
-    rows=("P04",),
     asks="both spellings of RoPE, where both are there, say the same",
     why="Newer readers take rope_parameters, older ones rope_theta and rope_scaling (or fall back to 10,000): one "
     "file, two drafters.",
@@ -154,7 +150,6 @@ def spellings(s: Subject) -> Outcome:
     "rope.theta",
     severity="warning",
     culprit="drafter-config",
-    rows=("P04", "P05"),
     asks="the drafter turns positions at the target's base",
     why="A base lost at export costs little at first (3.556 for 3.612) and more with length. It may also be what the "
     "drafter was trained with: 'fixing' one made it worse (2.497 to 2.387).",
@@ -186,7 +181,6 @@ def _other_attention(s: Subject) -> bool:
     "rope.scaling",
     severity="warning",
     culprit="drafter-config",
-    rows=("P04", "P05"),
     asks="the drafter scales positions as the target does",
     why="Scaling lost at export shows at length. A drafter may also have been trained without it on purpose.",
     fix="compare accept length by context bucket with and without it on a copy",

@@ -13,14 +13,13 @@ _LOW_COVERAGE = 0.75
 @check(
     "vocab.t2d-missing",
     severity="info",
-    rows=("V10",),
     asks="t2d is there as a second witness for d2t",
     why="SGLang reads only d2t, and some exporters write only that; the mapping is then less checkable, not wrong.",
     fix="nothing; to allow the full check, export t2d (bool [vocab_size]) too",
     follows=("vocab.missing",),
 )
 def t2d_missing(s: Subject) -> Outcome:
-    """V1 for t2d, tolerated."""
+    """Look for t2d, without which d2t has no witness."""
     tables = read_tables(s)
     if tables is None:
         return skipped(NO_SHAPE)
@@ -34,13 +33,12 @@ def t2d_missing(s: Subject) -> Outcome:
 @check(
     "vocab.t2d-dtype",
     severity="warning",
-    rows=("V07",),
     asks="t2d is a vector of bool",
     why="Trainers use it as a mask over logits; another type selects rows by number instead of masking them.",
     fix="store t2d as bool [vocab_size]",
 )
 def t2d_dtype(s: Subject) -> Outcome:
-    """V2, second half."""
+    """Hold the type and the shape of t2d."""
     tables = read_tables(s)
     if tables is None or tables.t2d is None:
         return skipped("the drafter has no t2d")
@@ -51,7 +49,6 @@ def t2d_dtype(s: Subject) -> Outcome:
 
 @check(
     "vocab.t2d-length",
-    rows=("V07",),
     asks="t2d has one mark for each id of the target",
     why="A t2d of another length was built for another tokenizer, and d2t with it.",
     fix="rebuild the mapping with this target's tokenizer",
@@ -70,7 +67,6 @@ def t2d_length(s: Subject) -> Outcome:
 
 @check(
     "vocab.t2d-count",
-    rows=("V07",),
     asks="t2d marks as many ids as the head has rows",
     why="One report had 1,746 marks for 32,000 rows: the loss mask then hides most tokens from training.",
     fix="rebuild t2d from d2t, or export both from the run that trained the head",
@@ -89,7 +85,6 @@ def t2d_count(s: Subject) -> Outcome:
 
 @check(
     "vocab.t2d-disagrees",
-    rows=("V07", "V06"),
     asks="t2d marks exactly the ids that d2t maps to",
     why="The two tables come from different runs, so one of them does not belong to this head: near-zero acceptance.",
     fix="export d2t, t2d and lm_head from the same run",
@@ -116,7 +111,6 @@ def t2d_disagrees(s: Subject) -> Outcome:
 @check(
     "vocab.stop-ids",
     severity="warning",
-    rows=("V13",),
     asks="the target's end-of-text and end-of-turn ids are in the set",
     why="The end of an answer can then never be drafted; one round of every answer is lost.",
     fix="force the special ids into the set when the mapping is built",
@@ -142,7 +136,6 @@ def stop_ids(s: Subject) -> Outcome:
     "vocab.coverage",
     severity="warning",
     culprit="workload",
-    rows=("V13",),
     asks=f"at least {_LOW_COVERAGE:.0%} of a text sample's tokens are in the set",
     why="What is outside is never drafted: one drafter went from 1.48 to 2.30 on CEval with Chinese data.",
     fix="probe on the domain the drafter was made for, or rebuild its vocabulary from yours",

@@ -13,7 +13,6 @@ _COLLAPSE = "the server stays healthy and every draft is the wrong token: accept
 
 @check(
     "vocab.missing",
-    rows=("V01", "V11"),
     asks="a drafter with a smaller vocabulary than its target ships d2t",
     why="Without d2t, draft ids are read as the first target ids: accept length 1.0-1.1 on a healthy server.",
     fix="export d2t (int64 [draft_vocab_size], target id minus draft id) with the weights",
@@ -37,13 +36,12 @@ def missing(s: Subject) -> Outcome:
 
 @check(
     "vocab.d2t-dtype",
-    rows=("V03", "V05"),
     asks="d2t is a vector of integers",
     why="The engine adds arange and indexes the embedding with the sum; anything but integers crashes or rounds.",
     fix="store d2t as int64 [draft_vocab_size]",
 )
 def d2t_dtype(s: Subject) -> Outcome:
-    """V2, first half."""
+    """Hold the type and the shape of d2t."""
     tables = read_tables(s)
     if tables is None or tables.d2t is None:
         return skipped(NO_SHAPE if tables is None else NO_MAP)
@@ -53,7 +51,6 @@ def d2t_dtype(s: Subject) -> Outcome:
 
 @check(
     "vocab.d2t-length",
-    rows=("V07", "L03"),
     asks="d2t has one entry for each row of the draft head",
     why="A row of the head without an entry cannot be mapped: index errors, or tokens read from another row.",
     fix="export d2t and lm_head from the same run; set draft_vocab_size to their length",
@@ -72,7 +69,6 @@ def d2t_length(s: Subject) -> Outcome:
 
 @check(
     "vocab.absolute-ids",
-    rows=("V03",),
     asks="d2t holds offsets (target id - draft id)",
     why=f"The engine adds arange once more, so {_COLLAPSE}, or a device assert when the sum leaves the vocabulary.",
     fix="subtract arange(draft_vocab_size) from d2t and save again",
@@ -110,7 +106,6 @@ def _valid(ids: Ids, rows: int) -> bool:
 
 @check(
     "vocab.untouched",
-    rows=("V04", "V06"),
     asks="d2t was filled in, not left as the buffer a trainer starts from",
     why=f"All-zero offsets mean 'the first ids of the target', which no data-driven set is: {_COLLAPSE}.",
     fix="save the mapping that the head was trained with",
@@ -129,7 +124,6 @@ def untouched(s: Subject) -> Outcome:
 @check(
     "vocab.first-ids",
     severity="warning",
-    rows=("V04",),
     asks="a reduced vocabulary is chosen by frequency, not the first ids",
     why="d2t and t2d agree that the drafter knows only the tokenizer's first ids; that is legal and rarely meant.",
     fix="check how the mapping was built",
@@ -153,14 +147,13 @@ def _marks_first_ids(tables: Tables) -> bool:
 
 @check(
     "vocab.range",
-    rows=("V05",),
     asks="every mapped id is a row of the target's embedding",
     why="The engine asserts on the device at tp 1 and drafts garbage at tp > 1, where the lookup is masked.",
     fix="rebuild d2t with this target's tokenizer",
     follows=("vocab.absolute-ids", "target.vocab", "config.draft-vocab-size"),
 )
 def in_range(s: Subject) -> Outcome:
-    """V3, first half: 0 <= d2t + arange < rows."""
+    """Hold 0 <= d2t + arange < rows."""
     tables = read_tables(s)
     if tables is None or tables.ids is None:
         return skipped(NO_SHAPE if tables is None else NO_MAP)
@@ -177,14 +170,13 @@ def in_range(s: Subject) -> Outcome:
 
 @check(
     "vocab.duplicate",
-    rows=("V03", "V07"),
     asks="no two draft ids stand for the same target id",
     why="Two rows of the head share one token, so the head and the mapping come from different runs.",
     fix="export d2t and lm_head from the same run",
     follows=("vocab.absolute-ids",),
 )
 def duplicate(s: Subject) -> Outcome:
-    """V3, second half: unique."""
+    """Look for a target id that two draft ids stand for."""
     tables = read_tables(s)
     if tables is None or tables.ids is None:
         return skipped(NO_SHAPE if tables is None else NO_MAP)
@@ -198,7 +190,6 @@ def duplicate(s: Subject) -> Outcome:
 @check(
     "vocab.order",
     severity="warning",
-    rows=("V07",),
     asks="mapped ids ascend",
     why="SGLang takes any order; tools that rebuild the mapping from t2d assume ascending ids and shuffle the head.",
     fix="nothing for SGLang; sort d2t and the rows of lm_head together for other tools",

@@ -20,6 +20,13 @@ import httpx
 from pytest_specprobe.secret import Secret
 
 _local = threading.local()
+_ERRORS = (
+    httpcore.TimeoutException,
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    httpcore.ProxyError,
+    httpcore.UnsupportedProtocol,
+)
 
 
 @contextlib.contextmanager
@@ -34,13 +41,12 @@ def deadline(seconds: float) -> Iterator[None]:
 
 def transport(
     key: Secret | None = None, *, placeholder: str = "", connected: Callable[[], None] = lambda: None
-) -> httpx.HTTPTransport:
+) -> httpx.BaseTransport:
     """Return an httpx transport whose reads obey ``deadline``; it uses no proxy and retries nothing.
 
     :param key: what goes onto the wire where a request has ``placeholder``, a text that is in no request by chance.
     :param connected: called after each connection is made and before a byte is sent; what it raises ends the request.
     """
-    made = httpx.HTTPTransport(trust_env=False)
     pool = httpcore.ConnectionPool(
         ssl_context=httpx.create_ssl_context(trust_env=False),
         max_connections=None,
@@ -48,9 +54,66 @@ def transport(
         max_keepalive_connections=0,
         network_backend=_Backend(key, placeholder.encode(), connected),
     )
-    # httpx offers no public way to hand its transport a network backend, httpcore does.
-    made._pool = pool  # noqa: SLF001 - httpx takes no pool from outside
-    return made
+    return _Transport(pool)
+
+
+class _Transport(httpx.BaseTransport):
+    """httpx over a pool of our own: its own transport takes none from outside, so no network backend either."""
+
+    def __init__(self, pool: httpcore.ConnectionPool) -> None:
+        self._pool = pool
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        url = httpcore.URL(
+            scheme=request.url.raw_scheme,
+            host=request.url.raw_host,
+            port=request.url.port,
+            target=request.url.raw_path,
+        )
+        with _as_httpx():
+            response = self._pool.handle_request(
+                httpcore.Request(
+                    request.method,
+                    url,
+                    headers=request.headers.raw,
+                    content=request.stream,
+                    extensions=request.extensions,
+                )
+            )
+        return httpx.Response(
+            response.status,
+            headers=response.headers,
+            stream=_Body(response),
+            extensions=response.extensions,
+        )
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+class _Body(httpx.SyncByteStream):
+    """The body of a response, as it arrives."""
+
+    def __init__(self, response: httpcore.Response) -> None:
+        self._response = response
+
+    def __iter__(self) -> Iterator[bytes]:
+        with _as_httpx():
+            yield from self._response.iter_stream()
+
+    def close(self) -> None:
+        self._response.close()
+
+
+@contextlib.contextmanager
+def _as_httpx() -> Iterator[None]:
+    """Raise httpcore's errors as httpx's of the same name, the nearest one that both know."""
+    try:
+        yield
+    except _ERRORS as error:
+        names = (kind.__name__ for kind in type(error).__mro__)
+        raised = next(kind for name in names if (kind := getattr(httpx, name, None)) is not None)
+        raise raised(str(error)) from error
 
 
 class _Backend(httpcore.SyncBackend):

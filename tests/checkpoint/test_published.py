@@ -1,6 +1,6 @@
 """Config shapes of published drafters and public training templates, by their facts: no false alarm on any.
 
-Facts (sizes, ids, flags) are those of the SpecForge templates and of drafters named in the failure catalogue. The
+Facts (sizes, ids, flags) are those of the SpecForge templates and of published drafters. The
 weights are headers only: inspect reads nothing else of a well-formed file but the mapping, which is real here.
 """
 
