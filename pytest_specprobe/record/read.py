@@ -1,14 +1,17 @@
 """Read a report.json back: the rim where a file becomes a report that the renderings may trust."""
 
-from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, get_args
 
 from pytest_specprobe.errors import ProfileError
-from pytest_specprobe.reading import Bounds, Unreadable, parse_json, read_json
+from pytest_specprobe.reading import Bounds, Unreadable, read_json
+from pytest_specprobe.record.model.base import GateResult, Model, Verdict
+from pytest_specprobe.record.model.report import DrafterReport, Report
 from pytest_specprobe.record.report import NAME, SCHEMA
 
+_VERDICTS = (*get_args(Verdict), None)
+_GATES = (*get_args(GateResult), None)
 _BOUNDS = Bounds(size=256 << 20)
 
 
@@ -29,21 +32,20 @@ def read_report(path: Path) -> dict[str, Any]:
         raise _unusable(file, "is no report of pytest-specprobe")
     if report["schema"] != SCHEMA:
         raise _unusable(file, f"has schema {report['schema']!r:.40}; this version reads {SCHEMA}")
-    schema = parse_json(schema_text(), _BOUNDS)
     entries = report.get("drafters")
-    if not (_holds(report, schema) and isinstance(entries, list) and all(_is_entry(e, schema) for e in entries)):
+    if not (_holds(report, Report) and isinstance(entries, list) and all(_is_entry(entry) for entry in entries)):
         raise incomplete(file)
     return {**report, "path": str(file)}
 
 
-def _is_entry(entry: object, schema: Mapping[str, Any]) -> bool:
-    wanted = schema["$defs"]["drafter"]
-    words = {name: wanted["properties"][name]["enum"] for name in ("verdict", "gate")}
-    return _holds(entry, wanted) and all(entry[name] in allowed for name, allowed in words.items())
+def _is_entry(entry: object) -> bool:
+    return _holds(entry, DrafterReport) and entry["verdict"] in _VERDICTS and entry["gate"] in _GATES
 
 
-def _holds(found: object, wanted: Mapping[str, Any]) -> TypeGuard[dict[str, Any]]:
-    return isinstance(found, dict) and found.keys() >= set(wanted["required"])
+def _holds(value: object, model: type[Model]) -> TypeGuard[dict[str, Any]]:
+    """Say whether a value has every field that a model requires; JSON may have another kind of value in it."""
+    required = {field.alias or name for name, field in model.model_fields.items() if field.is_required()}
+    return isinstance(value, dict) and value.keys() >= required
 
 
 def incomplete(file: Path) -> ProfileError:
