@@ -5,15 +5,14 @@ from dataclasses import dataclass
 
 from pytest_specprobe.measure.throughput import KnownBaseline, Throughput, declared
 from pytest_specprobe.measure.workloads import Workload
-from pytest_specprobe.probe.boots import BaselinePool, Booter
+from pytest_specprobe.probe.boots import Booter
+from pytest_specprobe.probe.context import ProbeContext
 from pytest_specprobe.probe.files import ProbeFiles
-from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.planned_boots import BASELINE, baseline_source, fits
 from pytest_specprobe.probe.stored import Question, StoredBaselines, question_of
-from pytest_specprobe.profiles import Profile
 from pytest_specprobe.server.boot import Server
 from pytest_specprobe.server.spec import ServerSpec
-from pytest_specprobe.settings import BOOTED, Settings
+from pytest_specprobe.settings import BOOTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,30 +30,27 @@ class Baseline:
 class Baselines:
     """Finds the baseline that option or profile ask for, and keeps one that was measured for later runs.
 
-    ``pool`` is shared by the probes of a session; ``booter``, ``attach`` and ``workload`` are asked when needed.
+    ``booter``, ``attach`` and ``workload`` are asked when needed.
     """
 
     def __init__(
         self,
-        profile: Profile,
+        context: ProbeContext,
         files: ProbeFiles,
         *,
-        settings: Settings,
-        pool: BaselinePool,
         booter: Callable[[], Booter],
         attach: Callable[[str], Server],
         workload: Callable[[], Workload],
-        phases: PhaseLog,
     ) -> None:
-        self._profile = profile
+        self._profile = context.profile
+        self._settings = context.settings
+        self._phases = context.phases
+        self._pool = context.session.baselines
         self._files = files
-        self._settings = settings
-        self._pool = pool
         self._booter = booter
         self._attach = attach
         self._workload = workload
-        self._phases = phases
-        self._stored = StoredBaselines(settings.report, phases)
+        self._stored = StoredBaselines(context.settings.report, context.phases)
 
     def find(self) -> Baseline:
         """Boot, attach to, or take as stored or declared what was asked for; a server is not yet proved."""

@@ -4,20 +4,17 @@ import math
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_specprobe.errors import ProbeImpossible
-from pytest_specprobe.probe.logs import RunLogs
-from pytest_specprobe.probe.phases import PhaseLog
+from pytest_specprobe.probe.context import ProbeContext
 from pytest_specprobe.probe.planned_boots import fits
 from pytest_specprobe.probe.preflight import Place
 from pytest_specprobe.profiles import Profile, Speculation
-from pytest_specprobe.secret import Secret, Variables
+from pytest_specprobe.secret import Variables
 from pytest_specprobe.server import memory
-from pytest_specprobe.server.boot import BootProgress, Server, boot
-from pytest_specprobe.server.closing import close_all
-from pytest_specprobe.server.gpu_hold import GpuHold
+from pytest_specprobe.server.boot import BootProgress, boot
 from pytest_specprobe.server.gpus import gpus_of
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.spec import ServerSpec
@@ -25,38 +22,23 @@ from pytest_specprobe.server.spec import ServerSpec
 _SAY_EVERY_S = 10.0
 
 
-@dataclass(slots=True)
-class BaselinePool:
-    """Baseline servers of a session: a baseline belongs to target and flags, so two drafters share one."""
-
-    servers: dict[ServerSpec, Server] = field(default_factory=dict)
-
-    def close(self) -> None:
-        """Stop them all.
-
-        :raises ServerError: if a process of one would not end; the others were stopped all the same.
-        """
-        close_all(self.servers.popitem()[1].close for _ in range(len(self.servers)))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booter:
     """What all servers of one probe have in common.
 
-    ``logs`` is where their logs go, ``hold`` has the GPUs that this run took for itself. ``api_key`` is the key
-    that they insist on; None gives each a random one.
+    ``target`` is the directory, ``mla`` its kind of attention; ``extra_args`` are the flags that the project adds.
     """
 
-    profile: Profile
+    context: ProbeContext
     target: Path
     place: Place
     mla: bool
     extra_args: tuple[str, ...]
-    timeout_s: float
-    logs: RunLogs
-    phases: PhaseLog
-    hold: GpuHold
-    api_key: Secret | None = None
+
+    @property
+    def timeout_s(self) -> float:
+        """How long a boot, or a wait for GPUs, may take."""
+        return self.context.settings.boot_timeout_s or self.context.profile.target.boot_timeout_s
 
     def spec(
         self, drafter: Path | None, *, setting: Speculation | None = None, candidates: tuple[int, ...] = ()
@@ -67,7 +49,7 @@ class Booter:
         :param candidates: step counts that it can be pinned to while it runs.
         """
         return server_spec(
-            self.profile,
+            self.context.profile,
             target=str(self.target),
             drafter=drafter,
             setting=setting,
@@ -95,22 +77,24 @@ class Booter:
         """
         spec = self.spec(drafter, setting=setting, candidates=candidates)
         self._take_gpus(spec)
-        with self.phases.phase("boot", what) as say:
+        context, name = self.context, self.context.profile.name
+        with context.phases.phase("boot", what) as say:
             return boot(
                 spec,
-                log_path=self.logs.file(f"{self.profile.name}-{re.sub('[^a-z0-9]+', '-', what)}"),
+                log_path=context.session.logs.file(f"{name}-{re.sub('[^a-z0-9]+', '-', what)}"),
                 timeout_s=self.timeout_s,
                 progress=_narrator(what, say),
-                label=self.profile.name,
-                api_key=self.api_key,
+                label=name,
+                api_key=context.session.api_key,
                 again=again,
             )
 
     def _take_gpus(self, spec: ServerSpec) -> None:
         gpus = gpus_of(spec, Variables(os.environ) | dict(spec.env))
-        if not self.hold.held(gpus):
-            with self.phases.phase("free", f"take {len(gpus)} GPU(s) for this run") as say:
-                self.hold.take(gpus, what=self.profile.name, patience_s=self.timeout_s, say=say)
+        hold = self.context.session.hold
+        if not hold.held(gpus):
+            with self.context.phases.phase("free", f"take {len(gpus)} GPU(s) for this run") as say:
+                hold.take(gpus, what=self.context.profile.name, patience_s=self.timeout_s, say=say)
 
     def require_memory(self, *, servers: int) -> None:
         """Refuse resident servers that cannot fit: the last boot would die minutes later, out of memory.

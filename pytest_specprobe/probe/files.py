@@ -9,12 +9,10 @@ from pytest_specprobe.checkpoint.inspect import inspect
 from pytest_specprobe.checkpoint.read import TargetFiles, load_target
 from pytest_specprobe.errors import CheckFailed, CheckpointError
 from pytest_specprobe.findings import Finding, failed
+from pytest_specprobe.probe.context import ProbeContext
 from pytest_specprobe.probe.free import clear
 from pytest_specprobe.probe.once import Once
-from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.preflight import Preflight, preflight
-from pytest_specprobe.profiles import Profile
-from pytest_specprobe.settings import Settings
 from pytest_specprobe.staging import Staged, context_length, stage
 
 # What a zeroed fc fails by design.
@@ -38,11 +36,10 @@ class Checked:
 class ProbeFiles:
     """Finds, checks and stages the files of one profile; each step runs once."""
 
-    def __init__(self, profile: Profile, *, settings: Settings, cache: Path, phases: PhaseLog, once: Once) -> None:
-        self._profile = profile
-        self._settings = settings
-        self._cache = cache
-        self._phases = phases
+    def __init__(self, context: ProbeContext, once: Once) -> None:
+        self._context = context
+        self._profile = context.profile
+        self._phases = context.phases
         self._once = once
 
     def preflight(self) -> Preflight:
@@ -50,10 +47,10 @@ class ProbeFiles:
         return self._once.get("preflight", self._preflight)
 
     def _preflight(self) -> Preflight:
-        settings = self._settings
+        settings = self._context.settings
         if settings.server is None and not settings.static:
             with self._phases.phase("free", "leftovers of this tool; who holds GPUs and ports") as say:
-                for line in clear(self._profile, device=settings.device, cache=self._cache):
+                for line in clear(self._profile, device=settings.device, cache=self._context.session.cache):
                     say(line)
         return preflight(self._profile, settings)
 
@@ -117,7 +114,7 @@ class ProbeFiles:
         with self._phases.phase("stage", "blind control" if blind else "drafter"):
             made = stage(
                 checked.drafter,
-                cache=self._cache,
+                cache=self._context.session.cache,
                 target_positions=context_length(checked.target.wrapper),
                 blind=blind,
             )

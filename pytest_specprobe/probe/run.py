@@ -1,8 +1,6 @@
 """One drafter's probe: what was measured, checked and decided. Every step runs when first asked for, once."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from pytest_specprobe.checkpoint.read import load_drafter
 from pytest_specprobe.checkpoint.vocab import vocab_map
@@ -25,46 +23,23 @@ from pytest_specprobe.measure.texts import check_texts, dropped_prompts
 from pytest_specprobe.measure.throughput import Throughput
 from pytest_specprobe.measure.validity import invalid
 from pytest_specprobe.probe.asking import ask_target, read_texts
-from pytest_specprobe.probe.boots import BaselinePool
-from pytest_specprobe.probe.clock import TokenClock
+from pytest_specprobe.probe.context import ProbeContext
 from pytest_specprobe.probe.files import Checked, ProbeFiles
-from pytest_specprobe.probe.logs import RunLogs
 from pytest_specprobe.probe.measured import Measured
 from pytest_specprobe.probe.once import Once
-from pytest_specprobe.probe.phases import PhaseLog, narrator
+from pytest_specprobe.probe.phases import narrator
 from pytest_specprobe.probe.servers import CANARY_TOKENS, ProbeServers
 from pytest_specprobe.probe.sweep import SweepPlan, SweepRun
 from pytest_specprobe.probe.timing import Timing
 from pytest_specprobe.probe.watch import Watch
-from pytest_specprobe.profiles import Profile, Speculation
-from pytest_specprobe.secret import Secret
+from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.server.boot import Server
-from pytest_specprobe.server.gpu_hold import GpuHold
 from pytest_specprobe.server.info import ServerInfo
-from pytest_specprobe.settings import Settings
 from pytest_specprobe.staging import context_length
 
 # Accepted drafts do not depend on what else is in the batch, and four streams at once take a third of the time.
 ACCEPTANCE_STREAMS = 4
 _BUSY = ("measure.busy-machine", "measure.crowded-machine")
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """What the probes of one session have in common.
-
-    ``cache`` holds staged drafters, ``logs`` what the servers print, ``hold`` the GPUs that the session took for
-    itself; ``api_key`` is what its servers insist on (None: each on a random one).
-    """
-
-    settings: Settings
-    clock: TokenClock
-    server_args: Callable[[Profile], tuple[str, ...]]
-    baselines: BaselinePool
-    cache: Path
-    logs: RunLogs
-    hold: GpuHold = field(default_factory=GpuHold)
-    api_key: Secret | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,29 +64,18 @@ class _Results:
 class ProbeRun:
     """The probe of one drafter; asking a step again gives the same answer, or the same error."""
 
-    def __init__(self, profile: Profile, shared: Shared, phases: PhaseLog) -> None:
-        self.profile = profile
-        self.phases = phases
-        self.clock = shared.clock
-        self._settings = shared.settings
+    def __init__(self, context: ProbeContext) -> None:
+        self.profile = context.profile
+        self.phases = context.phases
+        self.clock = context.session.clock
+        self._settings = context.settings
         self._once = Once()
         self._load: list[Finding] = []
         self._watch = Watch()
         self._results: _Results | None = None
-        self.files = ProbeFiles(profile, settings=shared.settings, cache=shared.cache, phases=phases, once=self._once)
-        self.servers = ProbeServers(
-            profile,
-            self.files,
-            settings=shared.settings,
-            extra_args=shared.server_args,
-            baselines=shared.baselines,
-            hold=shared.hold,
-            logs=shared.logs,
-            api_key=shared.api_key,
-            phases=phases,
-            once=self._once,
-        )
-        self._timing = Timing(self.servers, phases=phases, watch=self._watch)
+        self.files = ProbeFiles(context, self._once)
+        self.servers = ProbeServers(context, self.files, self._once)
+        self._timing = Timing(self.servers, phases=self.phases, watch=self._watch)
 
     def acceptance(self) -> Acceptance:
         """Measure what the target accepts, on the drafter's server and on its blind control.

@@ -1,6 +1,6 @@
 """The running servers of one probe, proved before they are measured, and the prompts as they tokenize them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -10,11 +10,10 @@ from pytest_specprobe.measure.records import Generation, Prompt
 from pytest_specprobe.measure.throughput import KnownBaseline
 from pytest_specprobe.measure.workloads import Workload, load_workload
 from pytest_specprobe.probe.baselines import Baseline, Baselines
-from pytest_specprobe.probe.boots import BaselinePool, Booter
+from pytest_specprobe.probe.boots import Booter
+from pytest_specprobe.probe.context import ProbeContext
 from pytest_specprobe.probe.files import ProbeFiles
-from pytest_specprobe.probe.logs import RunLogs
 from pytest_specprobe.probe.once import Once
-from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.planned_boots import (
     BASELINE,
     BLIND,
@@ -28,16 +27,13 @@ from pytest_specprobe.probe.preflight import Preflight
 from pytest_specprobe.probe.proofs import Proofs
 from pytest_specprobe.probe.relay import Relay, Runner
 from pytest_specprobe.probe.watch import Watch
-from pytest_specprobe.profiles import Profile, Speculation
-from pytest_specprobe.secret import Secret
+from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.server.attach import AttachedServer, attach
 from pytest_specprobe.server.boot import Server
 from pytest_specprobe.server.closing import close_all
-from pytest_specprobe.server.gpu_hold import GpuHold
 from pytest_specprobe.server.info import ServerInfo
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.spec import ServerSpec
-from pytest_specprobe.settings import Settings
 
 CANARY_TOKENS = 32
 
@@ -45,42 +41,23 @@ CANARY_TOKENS = 32
 class ProbeServers:
     """Boots or attaches to the servers of one profile; each once, and its own are stopped by ``close``."""
 
-    def __init__(
-        self,
-        profile: Profile,
-        files: ProbeFiles,
-        *,
-        settings: Settings,
-        extra_args: Callable[[Profile], tuple[str, ...]],
-        baselines: BaselinePool,
-        hold: GpuHold,
-        logs: RunLogs,
-        api_key: Secret | None,
-        phases: PhaseLog,
-        once: Once,
-    ) -> None:
-        self._hold = hold
-        self._logs = logs
-        self._api_key = api_key
-        self._profile = profile
+    def __init__(self, context: ProbeContext, files: ProbeFiles, once: Once) -> None:
+        self._context = context
+        self._profile = context.profile
+        self._settings = context.settings
+        self._phases = context.phases
+        self._pool = context.session.baselines
         self._files = files
-        self._settings = settings
-        self._extra_args = extra_args
-        self._pool = baselines
-        self._phases = phases
         self._once = once
         self._open: list[Server] = []
         self._past_logs = ""
-        self.proofs = Proofs(self._canary, phases=phases, once=once)
+        self.proofs = Proofs(self._canary, phases=context.phases, once=once)
         self.baselines = Baselines(
-            profile,
+            context,
             files,
-            settings=settings,
-            pool=baselines,
             booter=self.booter,
             attach=lambda url: self._attach(url, what="baseline"),
             workload=self.workload,
-            phases=phases,
         )
 
     def server(self) -> Server:
@@ -151,18 +128,12 @@ class ProbeServers:
         checked, place = self._files.checkpoint(), self._files.preflight().place
         if place is None:
             raise AssertionError("an owned server has a place")
-        settings, target = self._settings, self._profile.target
         return Booter(
-            profile=self._profile,
+            context=self._context,
             target=checked.target.path,
             place=place,
             mla=checked.target.mla,
-            extra_args=self._extra_args(self._profile),
-            timeout_s=settings.boot_timeout_s or target.boot_timeout_s,
-            logs=self._logs,
-            phases=self._phases,
-            hold=self._hold,
-            api_key=self._api_key,
+            extra_args=self._context.session.server_args(self._profile),
         )
 
     def baseline(self) -> Baseline:

@@ -7,20 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_cache_path
-
-from pytest_specprobe.probe.boots import BaselinePool
-from pytest_specprobe.probe.clock import TokenClock
-from pytest_specprobe.probe.logs import RunLogs
+from pytest_specprobe.probe.context import ProbeContext, SessionContext
 from pytest_specprobe.probe.phases import PhaseLog
-from pytest_specprobe.probe.run import ProbeRun, Shared
+from pytest_specprobe.probe.run import ProbeRun
 from pytest_specprobe.profiles import Profile
-from pytest_specprobe.record import place
 from pytest_specprobe.secret import Secret
 from pytest_specprobe.server.attach import API_KEY_VARIABLE
 from pytest_specprobe.server.boot import Server
-from pytest_specprobe.server.closing import close_all
-from pytest_specprobe.server.gpu_hold import GpuHold
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.settings import Settings
 
@@ -81,19 +74,8 @@ def serving(
     :param api_key: the key of the servers; None makes a random one and a file that holds it.
     :raises SpecprobeError: as a probe would, up to the proof.
     """
-    place.require_no_links(settings.report, roots=(settings.root, Path.cwd()))
-    pool, hold, logs = BaselinePool(), GpuHold(), RunLogs(settings.report / place.LOGS)
-    shared = Shared(
-        settings=settings,
-        clock=TokenClock(),
-        server_args=lambda _: (),
-        baselines=pool,
-        cache=user_cache_path("specprobe") / "staged",
-        logs=logs,
-        hold=hold,
-        api_key=api_key or Secret.random(),
-    )
-    run = ProbeRun(profile, shared, PhaseLog(profile.name, say=say))
+    session = SessionContext.open(settings, api_key=api_key or Secret.random())
+    run = ProbeRun(ProbeContext(profile, PhaseLog(profile.name, say=say), session))
     try:
         if baseline:
             # Before the first boot, not after minutes of it.
@@ -105,7 +87,7 @@ def serving(
         key_file = None if api_key else drafter.key_file()
         yield Serving(profile=profile, profiles=settings.profiles, drafter=drafter, baseline=plain, key_file=key_file)
     finally:
-        close_all((run.close, pool.close, hold.release, logs.close))
+        session.close([run.close])
 
 
 def _server(server: Server) -> dict[str, Any]:

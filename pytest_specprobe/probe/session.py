@@ -6,24 +6,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_cache_path
-
 from pytest_specprobe.errors import ProbeImpossible, SpecprobeError
-from pytest_specprobe.probe.boots import BaselinePool
-from pytest_specprobe.probe.clock import TokenClock
+from pytest_specprobe.probe.context import ProbeContext, SessionContext
 from pytest_specprobe.probe.device import Gpu, gpus
 from pytest_specprobe.probe.entry import comparisons, entry
-from pytest_specprobe.probe.logs import RunLogs
 from pytest_specprobe.probe.named import named_profiles
 from pytest_specprobe.probe.phases import PhaseLog
-from pytest_specprobe.probe.run import ProbeRun, Shared, State
+from pytest_specprobe.probe.run import ProbeRun, State
 from pytest_specprobe.profiles import Profile, load_profiles
-from pytest_specprobe.record import place, report
+from pytest_specprobe.record import report
 from pytest_specprobe.record.markdown import to_step_summary
 from pytest_specprobe.record.remember import Past, look_back, remember
 from pytest_specprobe.secret import Variables
-from pytest_specprobe.server.closing import close_all
-from pytest_specprobe.server.gpu_hold import GpuHold
 from pytest_specprobe.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -44,27 +38,16 @@ class ProbeSession:
         :raises ProfileError: if a profile file, a drafter's name, its workload or its target's flags are unusable, or
             what is to be written in the report folder would go through a link.
         """
-        place.require_no_links(settings.report, roots=(settings.root, Path.cwd()))
+        context = SessionContext.open(settings, server_args=server_args)
         profiles = load_profiles(settings.root, extra=settings.profiles)
         self.settings = settings
-        self.clock = TokenClock()
+        self.clock = context.clock
         self.wanted: set[str] = set()
         self.problems: list[SpecprobeError] = []
-        self._baselines = BaselinePool()
-        self._hold = GpuHold()
-        self._logs = RunLogs(settings.report / place.LOGS)
+        self._context = context
         self._profiles = named_profiles(profiles, settings)
-        shared = Shared(
-            settings=settings,
-            clock=self.clock,
-            server_args=server_args,
-            baselines=self._baselines,
-            cache=user_cache_path("specprobe") / "staged",
-            logs=self._logs,
-            hold=self._hold,
-        )
         self._runs = {
-            name: ProbeRun(profile, shared, PhaseLog(name, say=say, changed=self._changed))
+            name: ProbeRun(ProbeContext(profile, PhaseLog(name, say=say, changed=self._changed), context))
             for name, profile in self._profiles.items()
         }
         self._report: dict[str, Any] | None = None
@@ -153,8 +136,7 @@ class ProbeSession:
 
         :raises ServerError: if a process of one would not end; the others were stopped all the same.
         """
-        runs = (run.close for run in self._runs.values())
-        close_all((*runs, self._baselines.close, self._hold.release, self._logs.close))
+        self._context.close(run.close for run in self._runs.values())
 
     def machine_info(self) -> dict[str, Any]:
         """Return what a stored benchmark says beside pytest-benchmark's own: GPUs, driver, SGLang and torch."""

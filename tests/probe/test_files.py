@@ -8,6 +8,7 @@ import pytest
 
 from pytest_specprobe.errors import CheckFailed
 from pytest_specprobe.probe import files
+from pytest_specprobe.probe.context import ProbeContext, SessionContext
 from pytest_specprobe.probe.files import ProbeFiles
 from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.phases import PhaseLog
@@ -33,7 +34,8 @@ def probe(tmp_path: Path) -> ProbeFiles:
         device="cpu", python=None, boot_timeout_s=None,
     )  # fmt: skip
     log = PhaseLog("dense_mini", say=lambda _: None)
-    return ProbeFiles(profile, settings=settings, cache=tmp_path / "cache", phases=log, once=Once())
+    session = replace(SessionContext.open(settings), cache=tmp_path / "cache")
+    return ProbeFiles(ProbeContext(profile, log, session), Once())
 
 
 def test_a_staged_drafter_and_its_blind_control_pass_the_checks_of_their_source(probe: ProbeFiles) -> None:
