@@ -60,6 +60,17 @@ class ProbeImpossible(SpecprobeError):
     """Nothing could be measured: files are missing, no device, the boot failed."""
 
 
+# The findings that say the same as a CheckpointError: the checks of ``checkpoint/files`` have these ids.
+FILE_MISSING = "file.missing"
+FILE_LFS_POINTER = "file.lfs-pointer"
+FILE_TRUNCATED = "file.truncated"
+FILE_BAD_HEADER = "file.bad-header"
+FILE_BAD_JSON = "file.bad-json"
+FILE_INDEX_PATH = "file.index-path"
+FILE_PICKLED = "file.pickled"
+FILE_UNREADABLE = "file.unreadable"
+
+
 class CheckpointError(ProbeImpossible):
     """A checkpoint's files are missing, unreadable, or not what their names say.
 
@@ -67,7 +78,7 @@ class CheckpointError(ProbeImpossible):
     """
 
     def __init__(
-        self, what: str, *, culprit: Culprit, fix: str, detail: str = "", finding_id: str = "file.unreadable"
+        self, what: str, *, culprit: Culprit, fix: str, detail: str = "", finding_id: str = FILE_UNREADABLE
     ) -> None:
         super().__init__(what, culprit=culprit, fix=fix, detail=detail)
         self.finding_id = finding_id

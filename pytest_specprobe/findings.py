@@ -48,6 +48,10 @@ class Finding:
         )
 
 
+MEASUREMENT = "measure."
+"""How the ids of self-checks of a measurement begin: a failing one makes it invalid, and no drafter broken."""
+
+
 def finding(
     finding_id: str,
     *,

@@ -1,6 +1,8 @@
 """The direction of imports (ARCHITECTURE.md): each room may import itself and the rooms listed before it."""
 
 import ast
+import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +29,8 @@ LAYERS = (
     {"active"},
     {"plugin"},
 )
+FINDING_ROOMS = {"file", "config", "target", "tensor", "head", "fc", "rope", "vocab", "proof", "measure"}
+FINDING_SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 PYTEST_MAY_BE_IMPORTED_BY = {"plugin", "active", "options", "hookspecs", "suite"}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "overlay" not in path.parts)
 
@@ -66,6 +70,25 @@ def test_imports_point_down(path: Path) -> None:
 def test_every_room_has_a_layer() -> None:
     known = {room for rooms in LAYERS for room in rooms}
     assert {room_of(path) for path in MODULES} <= known
+
+
+def ids_in(path: Path) -> Iterator[str]:
+    """The finding ids that a module spells, but for those that a static check folds into (``follows=``)."""
+    tree = ast.parse(path.read_text())
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "follows")
+    folded = {id(inner) for keyword in calls for inner in ast.walk(keyword.value)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in folded:
+            room, dot, slug = node.value.partition(".")
+            if dot and room in FINDING_ROOMS and FINDING_SLUG.fullmatch(slug):
+                yield node.value
+
+
+def test_a_finding_s_id_is_spelt_once() -> None:
+    """Who goes by a finding takes its id from where it is made: a misspelt one would never be seen."""
+    spelt = Counter(name for path in MODULES for name in ids_in(path))
+    assert {name: count for name, count in spelt.items() if count > 1} == {"fc.weight": 3}, "that one is a tensor"
+    assert spelt["measure.crowded-machine"] == 1
 
 
 # Standard library only, started by path: it reads one line of its own parent, and /proc.

@@ -14,6 +14,7 @@ from pytest_specprobe.checkpoint.header import TensorInfo, read_bytes
 from pytest_specprobe.checkpoint.inspect import run_checks
 from pytest_specprobe.checkpoint.read import DrafterFiles, load_drafter
 from pytest_specprobe.checkpoint.vocab import VocabMap, vocab_map
+from pytest_specprobe.checkpoint.vocab_offsets import d2t_dtype
 from pytest_specprobe.errors import CheckpointError
 from pytest_specprobe.findings import Finding
 
@@ -99,7 +100,7 @@ def _mapping(files: DrafterFiles) -> VocabMap:
         raise CheckpointError(
             f"{files.path} has no usable d2t",
             culprit="drafter-file",
-            finding_id="vocab.d2t-dtype",
+            finding_id=d2t_dtype.id,
             fix=f"run `specprobe inspect {files.path}` first",
         )
     return found

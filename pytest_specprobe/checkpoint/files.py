@@ -2,6 +2,16 @@
 
 from pytest_specprobe.checkpoint.accounting import names
 from pytest_specprobe.checkpoint.check import Check, Outcome, Subject, check, failed, judged, passed, skipped
+from pytest_specprobe.errors import (
+    FILE_BAD_HEADER,
+    FILE_BAD_JSON,
+    FILE_INDEX_PATH,
+    FILE_LFS_POINTER,
+    FILE_MISSING,
+    FILE_PICKLED,
+    FILE_TRUNCATED,
+    FILE_UNREADABLE,
+)
 
 _OPTIMIZER = ("training_state.pt", "optimizer.pt", "optimizer.bin", "scheduler.pt", "rng_state", "trainer_state.json",
               "global_step", "zero_pp_rank", "scaler.pt")  # fmt: skip
@@ -22,49 +32,49 @@ def _reading(id: str, *, asks: str, why: str, fix: str) -> Check:  # noqa: A002 
 
 _READING: tuple[Check, ...] = (
     _reading(
-        "file.missing",
+        FILE_MISSING,
         asks="the files of a drafter are there",
         why="There is nothing to load.",
         fix="download config.json and the weights",
     ),
     _reading(
-        "file.lfs-pointer",
+        FILE_LFS_POINTER,
         asks="files hold their content",
         why="A Git LFS pointer is a text of three lines: the loader ends in HeaderTooLarge.",
         fix="run `git lfs pull`",
     ),
     _reading(
-        "file.truncated",
+        FILE_TRUNCATED,
         asks="files are complete",
         why="A download that was cut ends the load, or leaves the last tensors wrong.",
         fix="download the file again",
     ),
     _reading(
-        "file.bad-header",
+        FILE_BAD_HEADER,
         asks="weights are valid safetensors files",
         why="The loader refuses the file.",
         fix="export the checkpoint again",
     ),
     _reading(
-        "file.bad-json",
+        FILE_BAD_JSON,
         asks="config.json and the index are JSON objects",
         why="The boot ends.",
         fix="restore the file",
     ),
     _reading(
-        "file.index-path",
+        FILE_INDEX_PATH,
         asks="an index names files in its own directory",
         why="It would make the loader read elsewhere.",
         fix="export the checkpoint again",
     ),
     _reading(
-        "file.pickled",
+        FILE_PICKLED,
         asks="weights are safetensors",
         why="Pickled weights run code when they are loaded, and one such drafter was 1.4 GB of float32.",
         fix="convert them to safetensors in a sandbox",
     ),
     _reading(
-        "file.unreadable",
+        FILE_UNREADABLE,
         asks="files can be read",
         why="There is nothing to load.",
         fix="check permissions and links",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_specprobe.checkpoint.header import open_regular, shown
-from pytest_specprobe.errors import CheckpointError, Culprit
+from pytest_specprobe.errors import FILE_BAD_JSON, FILE_LFS_POINTER, FILE_MISSING, CheckpointError, Culprit
 from pytest_specprobe.reading import Bounds, Unreadable, parse_json, pieces
 
 CONFIG = "config.json"
@@ -30,7 +30,7 @@ def require_directory(path: Path, *, culprit: Culprit) -> None:
         raise CheckpointError(
             f"there is no directory {shown(path)}",
             culprit=culprit,
-            finding_id="file.missing",
+            finding_id=FILE_MISSING,
             fix="give the directory that holds config.json and the safetensors files",
         )
 
@@ -52,7 +52,7 @@ def read_json(path: Path, *, limit: int, culprit: Culprit) -> dict[str, Any]:
         raise CheckpointError(
             f"{shown(path)} is a Git LFS pointer",
             culprit=culprit,
-            finding_id="file.lfs-pointer",
+            finding_id=FILE_LFS_POINTER,
             fix="run `git lfs pull` in the checkpoint's repository",
         )
     try:
@@ -75,6 +75,6 @@ def bad_json(path: Path, culprit: Culprit, what: str) -> CheckpointError:
     return CheckpointError(
         f"{shown(path)} is not usable JSON: {what}",
         culprit=culprit,
-        finding_id="file.bad-json",
+        finding_id=FILE_BAD_JSON,
         fix="restore the file",
     )

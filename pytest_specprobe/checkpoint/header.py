@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pytest_specprobe import reading
-from pytest_specprobe.errors import CheckpointError, Culprit
+from pytest_specprobe.errors import (
+    FILE_BAD_HEADER,
+    FILE_LFS_POINTER,
+    FILE_MISSING,
+    FILE_TRUNCATED,
+    FILE_UNREADABLE,
+    CheckpointError,
+    Culprit,
+)
 from pytest_specprobe.reading import Bounds, Unreadable, parse_json, pieces
 
 # Real headers stay far below (a shard with thousands of experts has about 300 KB); the format itself allows
@@ -83,7 +91,7 @@ def open_regular(path: Path, *, culprit: Culprit) -> Iterator[tuple[FileIO, int]
         raise CheckpointError(
             f"{shown(path)} {error}",
             culprit=culprit,
-            finding_id="file.missing" if error.missing else "file.unreadable",
+            finding_id=FILE_MISSING if error.missing else FILE_UNREADABLE,
             fix=fix,
         ) from error
     except OSError as error:
@@ -146,7 +154,7 @@ class _Fault:
         raise CheckpointError(
             f"{shown(self.path)} is a Git LFS pointer, not the weights",
             culprit=self.culprit,
-            finding_id="file.lfs-pointer",
+            finding_id=FILE_LFS_POINTER,
             fix="run `git lfs pull` in the checkpoint's repository, or download the file again",
         )
 
@@ -154,7 +162,7 @@ class _Fault:
         raise CheckpointError(
             f"{shown(self.path)} is cut short: {what}",
             culprit=self.culprit,
-            finding_id="file.truncated",
+            finding_id=FILE_TRUNCATED,
             fix="download or copy the file again",
         )
 
@@ -162,7 +170,7 @@ class _Fault:
         raise CheckpointError(
             f"{shown(self.path)} is not a valid safetensors file: {what}",
             culprit=self.culprit,
-            finding_id="file.bad-header",
+            finding_id=FILE_BAD_HEADER,
             fix="export the checkpoint again with the safetensors library",
         )
 

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from pytest_specprobe.checkpoint.folder import bad_json, list_files, read_json
 from pytest_specprobe.checkpoint.header import shown
-from pytest_specprobe.errors import CheckpointError, Culprit
+from pytest_specprobe.errors import FILE_INDEX_PATH, FILE_MISSING, FILE_PICKLED, CheckpointError, Culprit
 
 INDEX = "model.safetensors.index.json"
 MAX_INDEX_BYTES = 64 << 20  # a terabyte of experts has about 140,000 tensors, 15 MB of index
@@ -29,7 +29,7 @@ def weight_files(path: Path) -> list[str]:
         raise CheckpointError(
             f"{shown(path / INDEX)} names a file that SGLang does not open: {shown(ignored)!r}",
             culprit="drafter-file",
-            finding_id="file.index-path",
+            finding_id=FILE_INDEX_PATH,
             fix="export the checkpoint again; an index holds plain names that end in .safetensors",
         )
     names = weight_names(path, culprit="drafter-file")
@@ -73,7 +73,7 @@ def read_index(path: Path, *, culprit: Culprit) -> dict[str, str] | None:
         raise CheckpointError(
             f"{shown(file)} names a file outside its directory: {shown(outside)!r}",
             culprit=culprit,
-            finding_id="file.index-path",
+            finding_id=FILE_INDEX_PATH,
             fix="export the checkpoint again; an index holds plain file names",
         )
     return weight_map
@@ -104,12 +104,12 @@ def _no_weights(path: Path) -> CheckpointError:
         return CheckpointError(
             f"{shown(path)} has only pickled weights ({shown(', '.join(pickled[:3]))}); they are never loaded here",
             culprit="drafter-file",
-            finding_id="file.pickled",
+            finding_id=FILE_PICKLED,
             fix="convert them to safetensors in a sandbox, then probe the result",
         )
     return CheckpointError(
         f"{shown(path)} has no safetensors file",
         culprit="drafter-file",
-        finding_id="file.missing",
+        finding_id=FILE_MISSING,
         fix="download the weights beside config.json",
     )

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_specprobe.checkpoint.header import FLOAT_DTYPES, INTEGER_DTYPES, TensorInfo, read_bytes
-from pytest_specprobe.errors import CheckpointError, Culprit
+from pytest_specprobe.errors import FILE_BAD_HEADER, CheckpointError, Culprit
 
 # A mapping over the largest vocabulary in use (about 260,000 ids) takes 2 MB as I64.
 MAX_VALUE_BYTES = 32 << 20
@@ -27,7 +27,7 @@ def read_small(tensor: TensorInfo, *, culprit: Culprit = "drafter-file") -> npt.
         raise CheckpointError(
             f"{tensor.name} ({tensor.dtype}, {tensor.nbytes:,} bytes) is not a small readable tensor",
             culprit=culprit,
-            finding_id="file.bad-header",
+            finding_id=FILE_BAD_HEADER,
             fix="export the checkpoint again",
         )
     raw = read_bytes(tensor, ranges=[(0, tensor.nbytes)], culprit=culprit)

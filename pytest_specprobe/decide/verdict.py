@@ -14,12 +14,12 @@ from pytest_specprobe.decide.explain import next_steps, reasons
 from pytest_specprobe.decide.gate import GateCheck, GateResult, gate_checks, worst
 from pytest_specprobe.decide.settle import more_prompts, straddles
 from pytest_specprobe.errors import Culprit, ProbeImpossible
-from pytest_specprobe.findings import Finding, failed
+from pytest_specprobe.findings import MEASUREMENT, Finding, failed
+from pytest_specprobe.measure.load import CROWDED_MACHINE
 from pytest_specprobe.measure.records import Estimate
 from pytest_specprobe.profiles import Gate, Verdict
 
 __all__ = ["Decision", "Evidence", "decide", "evidence", "possible", "with_past"]
-_MEASUREMENT, _CROWDED = "measure.", "measure.crowded-machine"
 _NARROWED = "narrowed run: acceptance was not asked for, so there is no verdict"
 
 
@@ -106,7 +106,7 @@ def with_past(decision: Decision, check: GateCheck) -> Decision:
 
 def _decide(seen: Evidence | None, gate: Gate, findings: tuple[Finding, ...]) -> Decision:
     wrong = failed(findings)
-    faults = [f for f in wrong if not f.id.startswith(_MEASUREMENT)]
+    faults = [f for f in wrong if not f.id.startswith(MEASUREMENT)]
     if faults:
         return Decision(
             verdict="broken",
@@ -121,7 +121,7 @@ def _decide(seen: Evidence | None, gate: Gate, findings: tuple[Finding, ...]) ->
         return Decision(verdict=None, gate="error", reasons=invalid, next=_fix(wrong), culprit=wrong[0].culprit)
     if seen is None:
         return Decision(verdict=None, gate=None, reasons=("acceptance was not measured",), culprit="harness")
-    crowded = tuple(f for f in failed(findings, severity="warning") if f.id == _CROWDED)
+    crowded = tuple(f for f in failed(findings, severity="warning") if f.id == CROWDED_MACHINE)
     if crowded:
         seen = seen.without_times()
     candidates = possible(seen, min_headroom=gate.min_headroom)

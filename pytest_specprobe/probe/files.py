@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_specprobe.checkpoint import contents
 from pytest_specprobe.checkpoint.digest import digest
 from pytest_specprobe.checkpoint.inspect import inspect
 from pytest_specprobe.checkpoint.read import TargetFiles, load_target
@@ -16,7 +17,7 @@ from pytest_specprobe.probe.preflight import Preflight, preflight
 from pytest_specprobe.staging import Staged, context_length, stage
 
 # What a zeroed fc fails by design.
-_BLINDED = {"tensor.constant", "tensor.untrained"}
+_BLINDED = {contents.constant.id, contents.untrained.id}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from types import TracebackType
 from typing import Self
 
 from pytest_specprobe.errors import SpecprobeError
+from pytest_specprobe.measure.load import CpuTime
 from pytest_specprobe.measure.passes import Seat
 from pytest_specprobe.measure.records import Generation, Prompt
 from pytest_specprobe.measure.traffic import Counting
 from pytest_specprobe.probe.watch import Watch
-from pytest_specprobe.server.load import CpuTime
 from pytest_specprobe.server.owned import OwnedServer
 
 Boot = Callable[[OwnedServer | None], OwnedServer]

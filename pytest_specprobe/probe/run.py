@@ -7,9 +7,10 @@ from pytest_specprobe.checkpoint.vocab import vocab_map
 from pytest_specprobe.decide.evidence import Evidence
 from pytest_specprobe.decide.verdict import Decision, decide
 from pytest_specprobe.errors import MeasurementError, ProbeImpossible, SpecprobeError
-from pytest_specprobe.findings import Finding, require
+from pytest_specprobe.findings import MEASUREMENT, Finding, require
 from pytest_specprobe.measure.acceptance import Acceptance, measure_acceptance
 from pytest_specprobe.measure.curve import Curve, curve
+from pytest_specprobe.measure.load import BUSY_MACHINE, CROWDED_MACHINE
 from pytest_specprobe.measure.losslessness import questions
 from pytest_specprobe.measure.passes import (
     ThroughputRuns,
@@ -39,7 +40,6 @@ from pytest_specprobe.staging import context_length
 
 # Accepted drafts do not depend on what else is in the batch, and four streams at once take a third of the time.
 ACCEPTANCE_STREAMS = 4
-_BUSY = ("measure.busy-machine", "measure.crowded-machine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +314,6 @@ class ProbeRun:
 
     def _keep_baseline(self) -> None:
         """Store the baseline for later runs, unless a check says that it was not alone or went wrong."""
-        wrong = [f for f in self.state().findings if f.status == "fail" and f.id.startswith("measure.")]
-        if not any(f.severity == "error" or f.id in _BUSY for f in wrong):
+        wrong = [f for f in self.state().findings if f.status == "fail" and f.id.startswith(MEASUREMENT)]
+        if not any(f.severity == "error" or f.id in (BUSY_MACHINE, CROWDED_MACHINE) for f in wrong):
             self.servers.baselines.keep(self._once.peek("speed")[1])

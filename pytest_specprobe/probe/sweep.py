@@ -12,6 +12,7 @@ from functools import partial
 from pytest_specprobe.decide.sweep import cannot_win
 from pytest_specprobe.errors import BootError, CheckFailed, SpecprobeError
 from pytest_specprobe.findings import Finding
+from pytest_specprobe.measure.load import CROWDED_SWEEP, CpuTime, check_load
 from pytest_specprobe.measure.passes import Seat, ThroughputRuns, Turns, alternate
 from pytest_specprobe.measure.records import Generation
 from pytest_specprobe.measure.sweep import Arm, How, Parity, Sweep, Trial, measure_arm, measure_parity
@@ -21,7 +22,6 @@ from pytest_specprobe.probe.planned_boots import shared_boot, sharing
 from pytest_specprobe.probe.servers import ProbeServers
 from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.server.boot import Server
-from pytest_specprobe.server.load import CpuTime, check_load
 from pytest_specprobe.server.pinned import NotPinned, PinnedSteps
 
 _OWN, _BASELINE = "own boot", "baseline"
@@ -183,7 +183,7 @@ class SweepRun:
 
     @property
     def _crowded(self) -> bool:
-        return any(check.status == "fail" and check.id == "measure.crowded-sweep" for check in self.load)
+        return any(check.status == "fail" and check.id == CROWDED_SWEEP for check in self.load)
 
     def _trusted(self) -> list[Arm]:
         """Return the arms whose speed may rule out another: a shared boot's only once it is shown to be as fast."""

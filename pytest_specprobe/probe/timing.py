@@ -5,6 +5,7 @@ from contextlib import ExitStack
 
 from pytest_specprobe.findings import Finding
 from pytest_specprobe.measure.apart import check_apart
+from pytest_specprobe.measure.load import CpuTime, Part, check_load
 from pytest_specprobe.measure.passes import ThroughputRuns, apart_pass, natural_lengths, throughput_pass
 from pytest_specprobe.measure.records import Generation
 from pytest_specprobe.measure.texts import dropped_prompts
@@ -13,7 +14,6 @@ from pytest_specprobe.probe.baselines import Baseline
 from pytest_specprobe.probe.phases import PhaseLog, narrator
 from pytest_specprobe.probe.servers import ProbeServers
 from pytest_specprobe.probe.watch import Watch
-from pytest_specprobe.server.load import CpuTime, Part, check_load
 
 
 class Timing:

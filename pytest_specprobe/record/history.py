@@ -12,6 +12,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Self
 
+from pytest_specprobe.measure.load import BUSY_MACHINE, CROWDED_MACHINE
 from pytest_specprobe.record import journal
 from pytest_specprobe.record.key import Key, key_of
 
@@ -41,7 +42,6 @@ _KINDS: Mapping[str, type | UnionType] = {
     "created": str, "tool": str, "commit": str | None, "drafter": str, "target": str, "verdict": str | None,
     "gate": str | None, "quiet": bool, "crowded": bool,
 }  # fmt: skip
-_BUSY, _CROWDED = "measure.busy-machine", "measure.crowded-machine"
 # Beyond it, and below its inverse, a ratio of two may not fit into a float.
 _LARGEST = 1e18
 _ESTIMATE = ("value", "low", "high", "n")
@@ -150,8 +150,8 @@ def run_of(report: Mapping[str, Any], entry: Mapping[str, Any], *, commit: str |
         target=entry["target"],
         verdict=entry["verdict"],
         gate=entry["gate"],
-        quiet=not _shared_cpu(entry, _BUSY, _CROWDED),
-        crowded=_shared_cpu(entry, _CROWDED),
+        quiet=not _shared_cpu(entry, BUSY_MACHINE, CROWDED_MACHINE),
+        crowded=_shared_cpu(entry, CROWDED_MACHINE),
         key=key,
         values=values,
         rows=_rows(entry["acceptance"]["prompts"], throughput.get("prompts", ())),

@@ -17,6 +17,7 @@ from pytest_specprobe.server.reach import reachable
 from pytest_specprobe.server.spec import ServerSpec
 
 ALGORITHM = "EAGLE3"
+_ADAPTIVE = "proof.adaptive"
 
 
 def prove(
@@ -143,7 +144,7 @@ def _canary(canary: Generation) -> Finding:
 def _adaptive(info: ServerInfo) -> Finding:
     adaptive = info.effective().get("speculative_adaptive") is True
     return finding(
-        "proof.adaptive",
+        _ADAPTIVE,
         passed=not adaptive,
         severity="warning",
         culprit="launch-flags",
@@ -158,7 +159,7 @@ def _adaptive(info: ServerInfo) -> Finding:
 def _pinned(info: ServerInfo, spec: ServerSpec) -> Finding:
     adaptive = info.effective().get("speculative_adaptive") is True
     return finding(
-        "proof.adaptive",
+        _ADAPTIVE,
         passed=adaptive,
         culprit="engine",
         seen="on" if adaptive else "off",

@@ -23,6 +23,7 @@ from pytest_specprobe.measure.apart import check_apart
 from pytest_specprobe.measure.compare import compare_acceptance, compare_speed
 from pytest_specprobe.measure.curve import curve as curve_of
 from pytest_specprobe.measure.greedy import Reading, check_greedy
+from pytest_specprobe.measure.load import CpuTime, check_load
 from pytest_specprobe.measure.loops import loop
 from pytest_specprobe.measure.losslessness import Best, check_texts_equal, compare_texts, questions
 from pytest_specprobe.measure.records import Estimate, Generation, Prompt
@@ -33,7 +34,6 @@ from pytest_specprobe.measure.texts import check_texts, dropped_prompts
 from pytest_specprobe.measure.throughput import KnownBaseline, SpeedRow, Throughput, declared, measure_throughput
 from pytest_specprobe.measure.traffic import Prefilled, check_prefilled, check_traffic
 from pytest_specprobe.profiles import Gate, Speculation
-from pytest_specprobe.server.load import CpuTime, check_load
 
 Json = dict[str, Any]
 Rows = Sequence[Mapping[str, Any]]

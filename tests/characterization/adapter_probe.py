@@ -113,7 +113,7 @@ def _machine(script: Script, *, snapshots: bool = False) -> Iterator[Machine]:
 
         seams.enter_context(mock.patch.dict(os.environ, {"PATH": "/usr/bin", "HOME": "/home/you"}, clear=True))
         seams.enter_context(mock.patch("psutil.cpu_count", return_value=8))
-        seam("server.load.CpuTime.now", machine.cpu)
+        seam("measure.load.CpuTime.now", machine.cpu)
         seam("probe.boots.boot", lambda spec, **more: _boot(machine, spec, **more))
         seam("probe.boots.gpus_of", lambda *_: ())
         seam("probe.servers.attach", lambda url, **_: _attach(machine, url))

@@ -12,12 +12,28 @@ from pytest_specprobe.findings import Finding
 # Below the second, drafter and baseline lose alike, and speedups stay what they are; above it they were seen to be
 # off by a third (eight processes on two cores), which no interval over prompts holds.
 _BUSY_SHARE, _CROWDED_SHARE = 0.10, 0.40
+BUSY_MACHINE, CROWDED_MACHINE, CROWDED_SWEEP = (
+    "measure.busy-machine",
+    "measure.crowded-machine",
+    "measure.crowded-sweep",
+)
+"""The findings that others go by; those of the machine say that the pass that decides was not alone."""
 Part = Literal["machine", "level", "sweep"]
 """What was measured meanwhile: what the verdict rests on (the whole machine is then too busy for it), or more."""
 _PARTS: Mapping[Part, str] = {
     "machine": "the throughput pass",
     "level": "a throughput pass of more streams",
     "sweep": "the sweep",
+}
+_BUSY: Mapping[Part, str] = {
+    "machine": BUSY_MACHINE,
+    "level": "measure.busy-level",
+    "sweep": "measure.busy-sweep",
+}
+_CROWDED: Mapping[Part, str] = {
+    "machine": CROWDED_MACHINE,
+    "level": "measure.crowded-level",
+    "sweep": CROWDED_SWEEP,
 }
 
 
@@ -52,7 +68,7 @@ def check_load(*turns: tuple[CpuTime, CpuTime], part: Part = "machine") -> Findi
     others = max(machine - own, 0.0) / (max(seconds, 1e-9) * (psutil.cpu_count() or 1))
     crowded = others > _CROWDED_SHARE
     return Finding(
-        id=f"measure.{'crowded' if crowded else 'busy'}-{part}",
+        id=(_CROWDED if crowded else _BUSY)[part],
         severity="warning",
         status="fail" if others > _BUSY_SHARE else "pass",
         culprit="machine",

@@ -6,7 +6,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from pytest_specprobe.server.load import CpuTime, check_load
+from pytest_specprobe.measure.load import CpuTime, check_load
 
 BURN = (
     "import time; end = time.process_time() + {0}\nwhile time.process_time() < end: pass\nprint(flush=True); input()"
