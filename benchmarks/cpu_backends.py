@@ -17,6 +17,7 @@ from pathlib import Path
 from benchmarks.shared_boot import FIXTURES, Side, compare
 from pytest_specprobe.measure.records import Prompt
 from pytest_specprobe.measure.workloads import load_workload
+from pytest_specprobe.record.model.estimate import Estimate
 from pytest_specprobe.record.text import interval
 from pytest_specprobe.server.boot import boot
 from pytest_specprobe.server.owned import OwnedServer
@@ -51,7 +52,7 @@ def main() -> None:
         ]
         found = compare(Side(engine, None, 0), Side(native, None, 0), prompts, repeats=args.repeats)
     for name in ("tok_per_s", "cpu_s"):
-        sys.stdout.write(f"{name}, engine over torch_native: {interval(found[name])}\n")
+        sys.stdout.write(f"{name}, engine over torch_native: {interval(Estimate.model_validate(found[name]))}\n")
     sys.stdout.write(f"same text: {found['identical']} of {found['requests']}\n")
     if args.json:
         args.json.write_text(json.dumps({"target": args.target, **found}, indent=1) + "\n", encoding="utf-8")

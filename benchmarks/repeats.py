@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fixtures.build.corpus import build_corpus
+from pytest_specprobe.record.model.estimate import Estimate
 from pytest_specprobe.record.text import interval
 
 _ACCEPTANCE = ("specprobe/test_boot.py", "specprobe/test_acceptance.py")
@@ -69,6 +70,11 @@ def kept(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {key: entry[key] for key in _KEPT}
 
 
+def shown(estimate: Mapping[str, Any]) -> str:
+    """Return an estimate of an entry as reports show it."""
+    return interval(Estimate.model_validate(estimate))
+
+
 def row(name: str, entry: Mapping[str, Any]) -> str:
     """Return one row of the table."""
     acceptance, speed = entry["acceptance"], entry["throughput"]
@@ -76,8 +82,9 @@ def row(name: str, entry: Mapping[str, Any]) -> str:
     if verdict == "undecided":
         verdict += f" ({' or '.join(entry['candidates'])})"
     cells = (
-        name, acceptance["accept_length"]["n"], interval(acceptance["accept_length"]),
-        interval(speed["speedup"]) if speed else "", interval(speed["tok_per_s"]) if speed else "", verdict,
+        name, acceptance["accept_length"]["n"], shown(acceptance["accept_length"]),
+        shown(speed["speedup"]) if speed and speed["speedup"] else "",
+        shown(speed["tok_per_s"]) if speed else "", verdict,
     )  # fmt: skip
     return "| " + " | ".join(map(str, cells)) + " |"
 

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_specprobe.errors import ProfileError
-from pytest_specprobe.record.read import read_report
+from pytest_specprobe.record.model.estimate import Estimate
+from pytest_specprobe.record.read import read_report, report_of
 from pytest_specprobe.record.terminal import summary
 from pytest_specprobe.record.text import interval, number, seconds, share
 
@@ -92,7 +93,7 @@ def screen(name: str, *, whole: bool) -> str:
     except ProfileError as error:
         raise WrongFigure(f"screen {name}: {error}") from error
     del report["path"]
-    lines = summary(report | {"path": "HOME/.specprobe/report.json"} if whole else report)
+    lines = summary(report_of(report), path="HOME/.specprobe/report.json" if whole else "")
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -143,7 +144,7 @@ def _shown(value: Any) -> str:
     if value is None:
         raise TypeError("it was not measured")
     if isinstance(value, dict):
-        return interval(value)
+        return interval(Estimate.model_validate(value))
     if isinstance(value, list):
         return ", ".join(str(part) for part in value) or "none"
     if isinstance(value, str):

@@ -22,7 +22,7 @@ import yaml  # type: ignore[import-untyped]  # comes with huggingface-hub
 
 from pytest_specprobe.record import history
 from pytest_specprobe.record.markdown import markdown
-from pytest_specprobe.record.read import read_report
+from pytest_specprobe.record.read import read_report, report_of
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -105,7 +105,7 @@ def test_the_job_ends_with_the_verdict_that_the_tutorial_shows(workflow: Workflo
 
 def test_the_summary_of_the_job_is_the_report(workflow: Workflow, report: dict[str, Any]) -> None:
     told = Path(workflow.environ["GITHUB_STEP_SUMMARY"]).read_text()
-    assert told.splitlines() == list(markdown(report))
+    assert told.splitlines() == list(markdown(report_of(report)))
     assert "aq\\_k2\\_mini on mini\\_k25: " in told
     assert "| accept length | " in told
 

@@ -185,7 +185,8 @@ class ActivePlugin:
         """Print the verdict first, then why, then the numbers, then what to do."""
         if not self._ran:
             return
-        for line in summary(self.session.report(), colour=terminalreporter.hasmarkup):
+        session = self.session
+        for line in summary(session.report(), path=session.report_path, colour=terminalreporter.hasmarkup):
             terminalreporter.write_line(line)
         for problem in self.session.problems:
             terminalreporter.write_line(str(problem))

@@ -151,7 +151,7 @@ def _page(a: "Run", b: "Run", changes: "tuple[Change, ...]", verdict: str) -> It
         values = [
             number(run.values[change.measure]["value"]) if change.measure in run.values else "?" for run in (a, b)
         ]
-        ratio = interval(change.ratio.to_json()) if change.ratio else "fewer than two shared prompts"
+        ratio = interval(change.ratio) if change.ratio else "fewer than two shared prompts"
         aside = "" if change in judged(changes) else ", not judged"
         shared = f", {change.ratio.n} prompts" if change.ratio else ""
         yield (

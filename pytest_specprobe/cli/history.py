@@ -123,8 +123,8 @@ def _table(runs: "Sequence[Run]", *, last: int, minimum: float) -> Iterator[str]
         changes = _against(run, runs[:at], minimum)
         rows.append((
             run.id, run.created[:16].replace("T", " "), (run.commit or "")[:10], run.verdict or "",
-            interval(run.values.get("accept_length")), interval(run.values.get("tok_per_s")),
-            interval(run.values.get("speedup")), _said(changes, trend(changes)) if changes else "first of its key",
+            interval(run.estimate("accept_length")), interval(run.estimate("tok_per_s")),
+            interval(run.estimate("speedup")), _said(changes, trend(changes)) if changes else "first of its key",
         ))  # fmt: skip
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
@@ -142,7 +142,7 @@ def _said(changes: "Sequence[Change]", verdict: str) -> str:
     from pytest_specprobe.record.text import MEASURES, interval
 
     worst = next(change for change in judged(changes) if change.trend == verdict)
-    ratio = interval(worst.ratio.to_json()) if worst.ratio else "too few shared prompts"
+    ratio = interval(worst.ratio) if worst.ratio else "too few shared prompts"
     return f"{verdict}: {MEASURES[worst.measure]} {ratio} x" if worst.ratio else f"{verdict}: {ratio}"
 
 

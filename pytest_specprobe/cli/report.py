@@ -63,17 +63,26 @@ def _report(arguments: argparse.Namespace) -> int:
 
 
 def _rendered(report: dict[str, Any], arguments: argparse.Namespace) -> str:
+    from pytest_specprobe.record.read import report_of
+
     if arguments.format == "json":
         return json.dumps({key: value for key, value in report.items() if key != "path"}, indent=1)
     if arguments.format == "html":
         from pytest_specprobe.record.html import page
 
-        return page(report)
+        return page(report_of(report))
     if arguments.format == "markdown":
         from pytest_specprobe.record.markdown import markdown
 
-        return "\n".join(markdown(report))
+        return "\n".join(markdown(report_of(report)))
     from pytest_specprobe.record.terminal import WIDTH, summary
 
     width = min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDTH)
-    return "\n".join(summary(report, colour=arguments.output is None and sys.stdout.isatty(), width=width))
+    return "\n".join(
+        summary(
+            report_of(report),
+            path=report["path"],
+            colour=arguments.output is None and sys.stdout.isatty(),
+            width=width,
+        )
+    )

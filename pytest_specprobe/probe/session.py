@@ -16,6 +16,8 @@ from pytest_specprobe.probe.run import ProbeRun, State
 from pytest_specprobe.profiles import Profile, load_profiles
 from pytest_specprobe.record import report
 from pytest_specprobe.record.markdown import to_step_summary
+from pytest_specprobe.record.model.report import Report
+from pytest_specprobe.record.read import report_of
 from pytest_specprobe.record.remember import Past, look_back, remember
 from pytest_specprobe.secret import Variables
 from pytest_specprobe.settings import Settings
@@ -51,6 +53,7 @@ class ProbeSession:
             for name, profile in self._profiles.items()
         }
         self._report: dict[str, Any] | None = None
+        self.report_path = ""  # set once it is written
         self._snapshot: dict[str, Any] | None = None
         self._gpus: tuple[Gpu, ...] | None = None
 
@@ -77,9 +80,9 @@ class ProbeSession:
             )
         return lines
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Report:
         """Return the report of what is known so far."""
-        return self._report or self._compose(self._states())
+        return report_of(self._report or self._compose(self._states()))
 
     def finish(self) -> dict[str, dict[str, Any]]:
         """Decide, stop the servers, write the report; return the drafters' entries by name.
@@ -96,7 +99,7 @@ class ProbeSession:
         states = self._states()
         self._report = self._remembered(self._compose(states), states)
         try:
-            self._report["path"] = str(report.write(self._report, folder=self.settings.report))
+            self.report_path = str(report.write(self._report, folder=self.settings.report))
         except OSError as error:
             unwritten = ProbeImpossible(
                 f"the report cannot be written below {self.settings.report}: {error.strerror or error}",
@@ -104,7 +107,7 @@ class ProbeSession:
                 fix="give the disk room and the folder write permission, or name another with --specprobe-report",
             )
             self.problems.append(unwritten)
-        to_step_summary(self._report, environ=Variables(os.environ))
+        to_step_summary(self.report(), environ=Variables(os.environ))
         return {item["name"]: item for item in self._report["drafters"]}
 
     def past(self, name: str) -> Past:

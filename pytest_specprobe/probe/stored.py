@@ -106,7 +106,7 @@ class StoredBaselines:
         """Return the newest stored baseline of this question, and say how old it is; None if there is none."""
         known = stored_baseline(self._folder, spec, question)
         if known is not None:
-            age, rate = seconds(known.age_s or 0.0), interval(known.tok_per_s.to_json())
+            age, rate = seconds(known.age_s or 0.0), interval(known.tok_per_s)
             self._phases.note(f"stored baseline, {age} old: {rate} tok/s")
         else:
             self._phases.note("no stored baseline of this target, flags, machine and workload: booting one")

@@ -15,6 +15,7 @@ from typing import Any, Self
 from pytest_specprobe.measure.load import BUSY_MACHINE, CROWDED_MACHINE
 from pytest_specprobe.record import journal
 from pytest_specprobe.record.key import Key, key_of
+from pytest_specprobe.record.model.estimate import Estimate
 
 SCHEMA = 1
 NAME = "history.jsonl"
@@ -74,6 +75,11 @@ class Run:
     def id(self) -> str:
         """Return 8 hex digits that name the run."""
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:8]
+
+    def estimate(self, name: str) -> Estimate | None:
+        """Return an estimate of this run; None where it is undefined."""
+        values = self.values.get(name)
+        return None if values is None else Estimate.model_construct(None, **values)  # held as read
 
     def to_json(self) -> dict[str, Any]:
         """Return one line of ``history.jsonl``; rows are lists in the order of ``columns``."""

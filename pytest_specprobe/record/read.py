@@ -1,5 +1,6 @@
 """Read a report.json back: the rim where a file becomes a report that the renderings may trust."""
 
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeGuard, get_args
@@ -36,6 +37,14 @@ def read_report(path: Path) -> dict[str, Any]:
     if not (_holds(report, Report) and isinstance(entries, list) and all(_is_entry(entry) for entry in entries)):
         raise incomplete(file)
     return {**report, "path": str(file)}
+
+
+def report_of(document: Mapping[str, Any]) -> Report:
+    """Return the model of a report; a field that only a later version knows is left out.
+
+    :raises pydantic.ValidationError: a ValueError, if something in it is missing or of another kind.
+    """
+    return Report.model_validate({key: value for key, value in document.items() if key != "path"}, extra="ignore")
 
 
 def _is_entry(entry: object) -> bool:

@@ -20,6 +20,7 @@ from pytest_specprobe.record.exit import Outcome, exit_code
 from pytest_specprobe.record.html import page
 from pytest_specprobe.record.key import Key, key_of
 from pytest_specprobe.record.markdown import markdown
+from pytest_specprobe.record.read import report_of
 from pytest_specprobe.record.remember import remember
 from pytest_specprobe.record.terminal import summary
 from pytest_specprobe.server.spec import ServerSpec
@@ -31,18 +32,18 @@ Json = dict[str, Any]
 
 
 def terminal(report: Json, **more: Any) -> str:
-    return "\n".join(line.rstrip() for line in summary(report, **more))
+    return "\n".join(line.rstrip() for line in summary(report_of(report), path=report.get("path", ""), **more))
 
 
 def markdown_page(report: Json) -> str:
-    return "\n".join(markdown(report))
+    return "\n".join(markdown(report_of(report)))
 
 
 def html_page(report: Json) -> str:
     """The page as it is made without matplotlib: its version must not matter."""
     with mock.patch.dict(sys.modules, {"matplotlib": None}):
         sys.modules.pop("pytest_specprobe.record.plots", None)
-        return page(report)
+        return page(report_of(report))
 
 
 class _Text(HTMLParser):

@@ -10,6 +10,7 @@ from tests.characterization.golden import block
 
 Json = dict[str, Any]
 _WHOLE = {"mini-cpu", "data-h200-smollm2", "two drafters", "no drafter"}
+_PARTING = {"prompt_id": "p", "position": 0, "drafter_token": 1, "baseline_token": 2, "gap": None}
 
 
 def _reports() -> dict[str, Json]:
@@ -93,7 +94,7 @@ def _changed() -> dict[str, Json]:
         "out of reach": lambda e: e["break_even"].update(required_acceptance=None),
         "any acceptance pays": lambda e: e["break_even"].update(required_acceptance=0.0),
         "bare break-even": lambda e: e["break_even"].update(intervals=None),
-        "texts part": lambda e: e["losslessness"].update(identical=29, divergences=[{}, {}, {}], unexplained=1),
+        "texts part": lambda e: e["losslessness"].update(identical=29, divergences=[_PARTING] * 3, unexplained=1),
         "sampled": lambda e: e.update(
             sampled={
                 "temperature": 0.7,
@@ -158,8 +159,13 @@ def _changed() -> dict[str, Json]:
                 "setting": "2/4/8",
                 "how": "skipped",
                 "note": "not run: it died",
+                "own": False,
+                "best": False,
                 "apart": False,
+                "candidates": [],
+                "max_accept_length": 3,
                 "by_position": [],
+                "histogram": [],
             }
         )
         rows.append(
@@ -169,6 +175,10 @@ def _changed() -> dict[str, Json]:
                 "how": "lower-estimate",
                 "note": "see there",
                 "bracket": {
+                    "num_steps": 1,
+                    "bracket": True,
+                    "tok_per_s_low": None,
+                    "tok_per_s_high": None,
                     "accept_length_low": 1.3,
                     "accept_length_high": 1.5,
                     "speedup_low": 0.7,

@@ -3,7 +3,7 @@
 from pytest_specprobe.record import history
 from pytest_specprobe.record.html import page
 from pytest_specprobe.record.markdown import markdown
-from pytest_specprobe.record.read import read_report
+from pytest_specprobe.record.read import read_report, report_of
 from pytest_specprobe.record.terminal import summary
 from tests.job.jobs import NAME, Job
 from tests.record.test_schema import SCHEMA, closed, problems
@@ -22,14 +22,14 @@ def test_what_passed_is_kept_and_nothing_else(main_job: Job) -> None:
 
 def test_the_screen_is_the_report_rendered(main_job: Job) -> None:
     report = read_report(main_job.folder / ".specprobe")
-    for line in summary(report):
+    for line in summary(report_of(report)):
         assert line in main_job.output
 
 
 def test_every_rendering_is_made_of_it(main_job: Job) -> None:
     report = read_report(main_job.folder / ".specprobe")
-    shown = page(report)
+    shown = page(report_of(report))
     assert shown.count("<figure>") >= 3
-    told = "\n".join(markdown(report))
+    told = "\n".join(markdown(report_of(report)))
     assert NAME in shown
     assert NAME.replace("_", "\\_") in told

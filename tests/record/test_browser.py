@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from pytest_specprobe.record.html import page
+from pytest_specprobe.record.read import report_of
 from tests.record.simulated import World, entry, report
 
 CHROMIUM = next(
@@ -35,7 +36,7 @@ onload = () => {
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(page(report(entry(World(accept=0.4, round_s=0.0225)))))
+    path.write_text(page(report_of(report(entry(World(accept=0.4, round_s=0.0225))))))
     return path
 
 

@@ -1,6 +1,7 @@
 """What others wrote is not obeyed by a CI job: no command at the start of a line, no mark in one, no long page."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pytest_specprobe.errors import BootError, ProfileError
 from pytest_specprobe.findings import Finding, require
 from pytest_specprobe.foreign import SAID, json_text, one_line, printable, unmarked
 from pytest_specprobe.record.markdown import GITHUB, escape, markdown, to_step_summary
+from pytest_specprobe.record.read import report_of
 from pytest_specprobe.record.terminal import summary
 from tests.record.simulated import World, entry, report
 
@@ -28,12 +30,12 @@ FOREIGN = st.lists(PIECES, max_size=12).map("".join)
 def hostile(text: str) -> dict[str, Any]:
     """Return a report that has the text wherever a server, a file or a history may put one."""
     said = entry(World())
-    check = {"id": f"a.{text}", "severity": "error", "status": "fail", "culprit": "engine", "seen": text,
+    check = {"id": "a.b", "severity": "error", "status": "fail", "culprit": "engine", "seen": text,
              "expected": text, "why": text, "fix": text}  # fmt: skip
     said |= {"name": text, "target": f"{text}t", "reasons": [text, f"so {text}"], "next": [text, f"do {text}"]}
     said |= {"checks": [check, check | {"severity": "warning"}]}
     said |= {"gate_checks": [{"name": text, "result": "fail", "seen": text, "wanted": text}]}
-    return report(said) | {"path": text}
+    return report(said)
 
 
 def obeyed(text: str) -> list[str]:
@@ -98,9 +100,21 @@ def test_json_is_the_same_document_and_holds_no_command(text: str) -> None:
 @settings(deadline=None)
 @given(text=FOREIGN, width=st.integers(60, 120))
 def test_no_rendering_of_a_report_holds_a_command(text: str, width: int) -> None:
-    report = hostile(text)
-    assert obeyed("\n".join(summary(report, width=width))) == []
+    report = report_of(hostile(text))
+    assert obeyed("\n".join(summary(report, path=text, width=width))) == []
     assert obeyed("\n".join(markdown(report))) == []
+
+
+@given(text=FOREIGN)
+def test_no_id_of_a_check_holds_a_command(text: str) -> None:
+    """An id is shown as it is, since a report with any other is refused when it is read."""
+    document = hostile("x")
+    document["drafters"][0]["checks"][0]["id"] = f"a.{text}"
+    try:
+        shown = report_of(document)
+    except ValueError:
+        return
+    assert re.fullmatch(r"[a-z]+\.[a-z0-9-]+", shown.drafters[0].checks[0].id)
 
 
 @given(text=FOREIGN)
@@ -117,12 +131,12 @@ def test_the_step_summary_fits_what_github_takes(tmp_path: Path) -> None:
     path.write_bytes(b"what an earlier tool wrote\n" * 1000)
     report = hostile("\u00fc" * 200)
     report["drafters"] = report["drafters"] * 400
-    to_step_summary(report, environ={GITHUB: str(path)})
+    to_step_summary(report_of(report), environ={GITHUB: str(path)})
     assert (1 << 20) - 4096 < path.stat().st_size <= 1 << 20
     assert "Cut: the summary is longer" in path.read_text()
     before = path.read_bytes()
-    to_step_summary(report, environ={GITHUB: str(path)})
+    to_step_summary(report_of(report), environ={GITHUB: str(path)})
     assert path.stat().st_size - len(before) < 200
     path.unlink()
-    to_step_summary(hostile("x"), environ={GITHUB: str(path)})
+    to_step_summary(report_of(hostile("x")), environ={GITHUB: str(path)})
     assert "Cut:" not in path.read_text()

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_specprobe.cli import main
 from pytest_specprobe.record.html import NEEDS, page
+from pytest_specprobe.record.read import report_of
 from tests.record.simulated import World, entry, fault, remembered, report
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>$\\frac{1}{2}$&'
@@ -50,7 +51,7 @@ def whole() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def text(whole: dict[str, Any]) -> str:
-    return page(whole)
+    return page(report_of(whole))
 
 
 def test_it_has_the_verdict_the_numbers_and_every_plot(text: str, whole: dict[str, Any]) -> None:
@@ -93,7 +94,7 @@ def test_it_escapes_what_it_is_given() -> None:
     spoiled["server"]["flags"] = {HOSTILE: HOSTILE}
     parts = spoiled["acceptance"]["by_workload"]
     parts[HOSTILE] = parts.pop("code")
-    for tag, attrs in Reader(page(report(spoiled))).tags:
+    for tag, attrs in Reader(page(report_of(report(spoiled)))).tags:
         assert tag not in {"script", "img"}
         assert not any(name.startswith("on") for name in attrs)
 
@@ -101,7 +102,7 @@ def test_it_escapes_what_it_is_given() -> None:
 @pytest.mark.parametrize("missing", ["acceptance", "throughput", "break_even", "server", "workload", "outlook"])
 def test_what_was_not_measured_is_left_out(missing: str) -> None:
     bare = entry(World(prompts=10)) | {missing: None}
-    assert "specprobe" in page(report(bare))
+    assert "specprobe" in page(report_of(report(bare)))
 
 
 def test_a_run_that_died_early_has_a_page() -> None:
@@ -118,7 +119,7 @@ def test_a_run_that_died_early_has_a_page() -> None:
     ):
         bare[name] = None
     bare["phases"] = []
-    shown = page(report(bare))
+    shown = page(report_of(report(bare)))
     assert "broken" in shown
     assert "<svg" not in shown
 
@@ -128,7 +129,7 @@ def test_runs_of_the_past_are_drawn(tmp_path: Path) -> None:
         told = report(entry(World(accept=0.4, round_s=0.0225, seed=day)))
         told["created"] = f"2026-05-0{day}T00:00:00+00:00"
         remembered(told, folder=tmp_path)
-    shown = page(told)
+    shown = page(report_of(told))
     assert "<figcaption>Runs of the same key<span>" in shown
     assert "over the median of 2 earlier runs" in shown
 

@@ -11,6 +11,7 @@ from markdown_it import MarkdownIt
 
 from pytest_specprobe.profiles import Gate
 from pytest_specprobe.record.markdown import escape, markdown, to_step_summary
+from pytest_specprobe.record.read import report_of
 from tests.record.simulated import World, entry, fault, report
 
 PARSER = MarkdownIt("commonmark").enable("table")
@@ -19,7 +20,7 @@ HOSTILE = "<script>alert(1)</script> | [x](http://y) `*a*` # \n| - @all"
 
 
 def rendered(*entries: dict[str, Any]) -> str:
-    html: str = PARSER.render("\n".join(markdown(report(*entries))))
+    html: str = PARSER.render("\n".join(markdown(report_of(report(*entries)))))
     return html
 
 
@@ -62,7 +63,7 @@ def test_escaped_text_comes_back_as_it_was(text: str) -> None:
 def test_github_gets_it_appended(tmp_path: Path) -> None:
     summary = tmp_path / "summary.md"
     summary.write_text("# before\n")
-    told = report(entry(FINETUNE))
+    told = report_of(report(entry(FINETUNE)))
     to_step_summary(told, environ={"GITHUB_STEP_SUMMARY": str(summary)})
     text = summary.read_text()
     assert text.startswith("# before\n")
@@ -72,7 +73,9 @@ def test_github_gets_it_appended(tmp_path: Path) -> None:
 def test_elsewhere_nothing_is_written_and_a_bad_path_is_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    to_step_summary(report(entry(FINETUNE)), environ={})
-    to_step_summary(report(entry(FINETUNE)), environ={"GITHUB_STEP_SUMMARY": str(tmp_path / "no" / "file")})
+    to_step_summary(report_of(report(entry(FINETUNE))), environ={})
+    to_step_summary(
+        report_of(report(entry(FINETUNE))), environ={"GITHUB_STEP_SUMMARY": str(tmp_path / "no" / "file")}
+    )
     assert not list(tmp_path.iterdir())
     assert "job summary not written" in caplog.text

@@ -9,6 +9,7 @@ from pytest_specprobe.record.html import page
 from pytest_specprobe.record.markdown import markdown
 from pytest_specprobe.record.numbers import numbers
 from pytest_specprobe.record.plots import plots
+from pytest_specprobe.record.read import report_of
 from pytest_specprobe.record.terminal import summary
 from tests.record.simulated import World, report, swept
 from tests.record.test_schema import SCHEMA, closed, problems
@@ -20,7 +21,7 @@ def entry() -> dict[str, Any]:
 
 
 def rows(entry: dict[str, Any]) -> dict[str, str]:
-    return {row.label: f"{row.value} ({row.how})" for row in numbers(entry)}
+    return {row.label: f"{row.value} ({row.how})" for row in numbers(report_of(report(entry)).drafters[0])}
 
 
 def test_the_schema_describes_it_whole(entry: dict[str, Any]) -> None:
@@ -59,18 +60,21 @@ def test_parity_takes_the_label_off(entry: dict[str, Any]) -> None:
 
 
 def test_a_lower_estimate_is_called_one(entry: dict[str, Any]) -> None:
-    bracket = {"accept_length_low": 1.4, "accept_length_high": 1.5, "speedup_low": 0.9, "speedup_high": 1.2}
+    bracket = {
+        "num_steps": 1, "bracket": True, "accept_length_low": 1.4, "accept_length_high": 1.5, "tok_per_s_low": None,
+        "tok_per_s_high": None, "speedup_low": 0.9, "speedup_high": 1.2,
+    }  # fmt: skip
     row = entry["sweep"][3] | {"how": "lower-estimate", "bracket": bracket, "note": "not run: attached"}
     found = rows(entry | {"sweep": [row]})["at 2/4/8"]
     assert found == "speedup 0.90 to 1.20 x, accept length 1.40 to 1.50 (lower estimate; not run: attached)"
 
 
 def test_terminal_markdown_and_page_show_every_row(entry: dict[str, Any]) -> None:
-    whole = report(entry)
+    whole = report_of(report(entry))
     for text in ("\n".join(summary(whole)), "\n".join(markdown(whole)), page(whole)):
         for label in ("at 2/1/3", "at 1/1/2", "at 3/1/4", "at 2/4/8", "shared boot", "best setting"):
             assert label in text
-    drawn = {plot.title: plot.svg for plot in plots(entry)}["Settings of the sweep"]
+    drawn = {plot.title: plot.svg for plot in plots(whole.drafters[0])}["Settings of the sweep"]
     assert "1/1/2 (fastest)" in drawn
     assert "2/1/3 (own)" in drawn
     assert "2/4/8" not in drawn

@@ -14,6 +14,7 @@ from pytest_specprobe.errors import CheckFailed
 from pytest_specprobe.profiles import Gate
 from pytest_specprobe.record.html import page
 from pytest_specprobe.record.markdown import escape, markdown
+from pytest_specprobe.record.read import report_of
 from pytest_specprobe.record.terminal import summary
 from tests.record.simulated import World, entry, fault, report
 
@@ -21,7 +22,7 @@ FINETUNE = World(accept=0.4, round_s=0.0225)
 
 
 def lines(*entries: dict[str, object], **options: int) -> list[str]:
-    return list(summary(report(*entries), **options))  # type: ignore[arg-type]
+    return list(summary(report_of(report(*entries)), **options))  # type: ignore[arg-type]
 
 
 def place(found: list[str], text: str) -> int:
@@ -74,7 +75,7 @@ def test_a_finding_that_is_a_reason_is_not_told_twice() -> None:
 
 
 def test_no_colour_unless_asked() -> None:
-    told = report(entry(FINETUNE))
+    told = report_of(report(entry(FINETUNE)))
     plain, coloured = "\n".join(summary(told)), "\n".join(summary(told, colour=True))
     assert "\x1b" not in plain
     assert "\x1b[" in coloured
@@ -103,7 +104,7 @@ def test_the_command_renders_a_report_again(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "report.json").write_text(json.dumps(told))
     assert main(["report", str(tmp_path)]) == 0
     shown = capsys.readouterr().out.splitlines()
-    alone = list(summary(told))
+    alone = list(summary(report_of(told)))
     assert shown[: len(alone)] == alone
     assert shown[len(alone)].startswith("  report  ")
     assert main(["report", str(tmp_path / "report.json"), "--format", "json", "--output", str(tmp_path / "out")]) == 0
@@ -199,9 +200,11 @@ def test_drafters_of_one_target_are_ranked_in_every_rendering(winner: str | None
     ranking = {
         "measure": "accept_length", "order": ["b", "a"], "winner": winner, "prompts": 30,
         "estimates": {"a": {"value": 1.36, **value}, "b": {"value": 1.49, **value}},
+        "lead": {}, "chances": {},
     }  # fmt: skip
     both["comparisons"] = [{"target": "mini_k25", "accept_length": ranking, "speed": None}]
+    model = report_of(both)
     told = f"on mini_k25: b 1.49 > a 1.36 ({says}, 30 shared prompts)"
-    assert told in " ".join(" ".join(summary(both)).split())
-    assert escape(told) in "\n".join(markdown(both))
-    assert told in unescape(page(both))
+    assert told in " ".join(" ".join(summary(model)).split())
+    assert escape(told) in "\n".join(markdown(model))
+    assert told in unescape(page(model))
