@@ -72,6 +72,18 @@ def test_every_room_has_a_layer() -> None:
     assert {room_of(path) for path in MODULES} <= known
 
 
+FEW = 5
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_function_takes_many_arguments_by_place(path: Path) -> None:
+    """But hooks, whose arguments pytest names; an overlay has SGLang's own signatures and is not looked at."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("pytest_"):
+            places = [a.arg for a in (*node.args.posonlyargs, *node.args.args) if a.arg not in {"self", "cls"}]
+            assert len(places) <= FEW, f"{path.name}:{node.lineno} {node.name}"
+
+
 def ids_in(path: Path) -> Iterator[str]:
     """The finding ids that a module spells, but for those that a static check folds into (``follows=``)."""
     tree = ast.parse(path.read_text())

@@ -80,9 +80,19 @@ class ProbeSession:
             )
         return lines
 
-    def report(self) -> Report:
-        """Return the report of what is known so far."""
-        return report_of(self._report or self._compose(self._states()))
+    def report(self) -> Report | None:
+        """Return the report of what is known so far; None if it breaks its own schema: ``problems`` then says so."""
+        try:
+            return report_of(self._report or self._compose(self._states()))
+        except ValueError as error:
+            broken = ProbeImpossible(
+                f"the report breaks its own schema: {error}",
+                culprit="harness",
+                fix="report this as a bug of pytest-specprobe, with report.json, which holds what was measured",
+            )
+            if str(broken) not in map(str, self.problems):
+                self.problems.append(broken)
+            return None
 
     def finish(self) -> dict[str, dict[str, Any]]:
         """Decide, stop the servers, write the report; return the drafters' entries by name.
@@ -107,7 +117,9 @@ class ProbeSession:
                 fix="give the disk room and the folder write permission, or name another with --specprobe-report",
             )
             self.problems.append(unwritten)
-        to_step_summary(self.report(), environ=Variables(os.environ))
+        shown = self.report()
+        if shown is not None:
+            to_step_summary(shown, environ=Variables(os.environ))
         return {item["name"]: item for item in self._report["drafters"]}
 
     def past(self, name: str) -> Past:

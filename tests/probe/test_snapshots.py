@@ -7,8 +7,11 @@ from unittest import mock
 
 import pytest
 
+from pytest_specprobe.probe import session as session_module
+from pytest_specprobe.probe.entry import entry
 from pytest_specprobe.probe.measured import Measured
 from pytest_specprobe.probe.servers import ProbeServers
+from pytest_specprobe.probe.session import ProbeSession
 from pytest_specprobe.record import report as report_file
 from tests.characterization.adapter_probe import Script, probe
 from tests.characterization.world import World
@@ -69,3 +72,26 @@ def test_a_killed_run_leaves_what_it_knew(tmp_path: Path) -> None:
     assert sweep["acceptance"] == last["acceptance"]
     assert sweep["throughput"]["tok_per_s"] == last["throughput"]["tok_per_s"]
     assert {check["id"] for check in sweep["checks"]} >= {"measure.busy-machine", "measure.text-changed"}
+
+
+def test_a_report_that_breaks_its_schema_is_a_problem_and_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was measured is written all the same; the run cannot end green, since a problem is exit code 11."""
+    monkeypatch.setattr(session_module, "entry", lambda *given: {**entry(*given), "target": 5})
+    problems: list[str] = []
+    finish = ProbeSession.finish
+
+    def finished(self: ProbeSession) -> Any:
+        entries = finish(self)
+        assert self.report() is None
+        problems.extend(map(str, self.problems))
+        return entries
+
+    monkeypatch.setattr(ProbeSession, "finish", finished)
+    written = probe(Script(world=SCRIPT.world, steps=("acceptance",)), tmp_path)["report"]["drafters"][0]
+    assert written["target"] == 5
+    assert written["acceptance"] is not None
+    assert len(problems) == 1
+    assert "breaks its own schema" in problems[0]
+    assert "culprit: harness" in problems[0]
