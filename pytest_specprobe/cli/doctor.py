@@ -30,16 +30,13 @@ def add(verbs: Verbs) -> None:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from platformdirs import user_cache_path
-
     from pytest_specprobe.probe import doctor
-    from pytest_specprobe.probe.device import gpus
     from pytest_specprobe.server.holders import gpu_holders
+    from pytest_specprobe.server.nvidia_smi import gpus
+    from pytest_specprobe.staging.cache import staged_cache
 
     python = None if arguments.python is None else arguments.python.expanduser().absolute()
-    machine = doctor.look(
-        python=python, cache=user_cache_path("specprobe") / "staged", gpus=gpus(), holders=gpu_holders()
-    )
+    machine = doctor.look(python=python, cache=staged_cache(), gpus=gpus(), holders=gpu_holders())
     findings, runs = doctor.examine(machine), doctor.runs(machine)
     if arguments.json:
         document = {"schema": 1, "runs": dict(runs), "findings": [finding.to_json() for finding in findings]}

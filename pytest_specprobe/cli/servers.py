@@ -51,15 +51,14 @@ def _servers(arguments: argparse.Namespace) -> int:
 
 
 def _reap(arguments: argparse.Namespace) -> int:
-    from platformdirs import user_cache_path
-
     from pytest_specprobe.server import holders, ownership
+    from pytest_specprobe.staging.cache import staged_cache
     from pytest_specprobe.staging.prune import prune
 
     ended = ownership.reap()
     alive = ownership.servers()
     in_use = {owned.drafter for owned in alive if owned.drafter}
-    pruned = prune(user_cache_path("specprobe") / "staged", in_use=in_use)
+    pruned = prune(staged_cache(), in_use=in_use)
     own = {process.pid for owned in alive for process in ownership.processes_of(owned)}
     others = [holder for holder in holders.gpu_holders() if holder.pid not in own]
     if arguments.json:

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from platformdirs import user_cache_path
-
 from pytest_specprobe.probe.clock import TokenClock
 from pytest_specprobe.probe.logs import RunLogs
 from pytest_specprobe.probe.phases import PhaseLog
@@ -18,6 +16,7 @@ from pytest_specprobe.server.closing import close_all
 from pytest_specprobe.server.gpu_hold import GpuHold
 from pytest_specprobe.server.spec import ServerSpec
 from pytest_specprobe.settings import Settings
+from pytest_specprobe.staging.cache import staged_cache
 
 
 @dataclass(slots=True)
@@ -69,7 +68,7 @@ class SessionContext:
             settings=settings,
             server_args=server_args,
             logs=RunLogs(settings.report / place.LOGS),
-            cache=user_cache_path("specprobe") / "staged",
+            cache=staged_cache(),
             api_key=api_key,
         )
 

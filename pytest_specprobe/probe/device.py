@@ -1,7 +1,6 @@
 """Where owned servers run: which device, which interpreter, which SGLang."""
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from packaging.version import InvalidVersion, Version
 from pytest_specprobe.engines.cpu import SGLANG_VERSION
 from pytest_specprobe.reading import Bounds, Unreadable, parse_json
 from pytest_specprobe.server.child_environment import of_interpreter
+from pytest_specprobe.server.nvidia_smi import Gpu
 from pytest_specprobe.settings import Device
 
 OLDEST_CUDA = Version("0.5.12")
@@ -23,15 +23,6 @@ _ASK_VERSIONS = """
 import importlib.metadata as m, json
 print(json.dumps({d.metadata["Name"]: d.version for name in ("sglang", "torch") for d in m.distributions(name=name)}))
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """One GPU as the driver names it; memory in MiB."""
-
-    name: str
-    memory_mib: int
-    driver: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +56,6 @@ def _at_least(version: str, oldest: Version) -> bool:
         return Version(version) >= oldest
     except InvalidVersion:
         return False
-
-
-def gpus() -> tuple[Gpu, ...]:
-    """Return the GPUs that ``nvidia-smi`` lists; empty without a driver. Creates no CUDA context."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return ()
-    query = [tool, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"]
-    try:
-        run = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return ()
-    rows = (tuple(part.strip() for part in line.split(",")) for line in run.stdout.splitlines())
-    return tuple(Gpu(row[0], int(float(row[1])), row[2]) for row in rows if len(row) == 3)
 
 
 def engine(python: Path | None) -> Engine:

@@ -10,7 +10,7 @@ from pytest_specprobe.errors import CheckpointError
 from pytest_specprobe.measure.workloads import load_workload
 from pytest_specprobe.probe.boot_needs import unreadable_files
 from pytest_specprobe.probe.boots import server_spec
-from pytest_specprobe.probe.device import Engine, gpus
+from pytest_specprobe.probe.device import Engine
 from pytest_specprobe.probe.files import digest_of
 from pytest_specprobe.probe.named import named_profiles
 from pytest_specprobe.probe.planned_boots import (
@@ -28,6 +28,7 @@ from pytest_specprobe.probe.stored import question_of, stored_baseline
 from pytest_specprobe.probe.weights import weights_of
 from pytest_specprobe.profiles import Profile, Speculation, load_profiles
 from pytest_specprobe.server.boot_times import usual_s
+from pytest_specprobe.server.nvidia_smi import gpus
 from pytest_specprobe.server.spec import ServerSpec, command, worker_commands
 from pytest_specprobe.settings import Settings
 

@@ -7,10 +7,11 @@ from typing import Literal
 
 from pytest_specprobe.errors import Culprit, ProbeImpossible
 from pytest_specprobe.probe.boot_needs import boot_problems
-from pytest_specprobe.probe.device import Engine, Gpu, NoDevice, choose, engine, gpus
+from pytest_specprobe.probe.device import Engine, NoDevice, choose, engine
 from pytest_specprobe.probe.sources import Missing, locate
 from pytest_specprobe.profiles import Profile
 from pytest_specprobe.server.gpus import ranks_here
+from pytest_specprobe.server.nvidia_smi import Gpu, gpus
 from pytest_specprobe.settings import Settings
 
 Owned = Literal["cuda", "cpu"]

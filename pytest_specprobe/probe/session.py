@@ -8,7 +8,6 @@ from typing import Any
 
 from pytest_specprobe.errors import ProbeImpossible, SpecprobeError
 from pytest_specprobe.probe.context import ProbeContext, SessionContext
-from pytest_specprobe.probe.device import Gpu, gpus
 from pytest_specprobe.probe.entry import comparisons, entry
 from pytest_specprobe.probe.named import named_profiles
 from pytest_specprobe.probe.phases import PhaseLog
@@ -20,6 +19,7 @@ from pytest_specprobe.record.model.report import Report
 from pytest_specprobe.record.read import report_of
 from pytest_specprobe.record.remember import Past, look_back, remember
 from pytest_specprobe.secret import Variables
+from pytest_specprobe.server.nvidia_smi import Gpu, gpus
 from pytest_specprobe.settings import Settings
 
 logger = logging.getLogger(__name__)

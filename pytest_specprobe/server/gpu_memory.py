@@ -6,6 +6,7 @@ Invariant: memory of others is never waited for, be it another server of this pr
 from collections.abc import Iterable
 
 from pytest_specprobe.server import holders
+from pytest_specprobe.server.nvidia_smi import gpu_memory_mib
 
 _SLACK_MIB = 512
 
@@ -20,14 +21,14 @@ class GpuMemory:
 
     def __init__(self) -> None:
         """Note the level before the launch; without a driver everything below is empty."""
-        self._before = holders.gpu_memory_mib()
+        self._before = gpu_memory_mib()
         self._took: dict[str, int] = {}
         self._allowed = self._before
         self._pids: frozenset[int] = frozenset()
 
     def came_up(self) -> None:
         """Note what the server took; call it when it is ready."""
-        now = holders.gpu_memory_mib()
+        now = gpu_memory_mib()
         self._took = {uuid: now.get(uuid, before) - before for uuid, before in self._before.items()}
 
     def leaving(self, pids: Iterable[int]) -> None:
@@ -36,7 +37,7 @@ class GpuMemory:
             return
         ours = set(pids)
         self._pids = frozenset(h.pid for h in holders.gpu_holders() if h.pid is not None and h.pid in ours)
-        now = holders.gpu_memory_mib()
+        now = gpu_memory_mib()
         self._allowed = {
             uuid: max(before, now.get(uuid, before) - self._took.get(uuid, 0))
             for uuid, before in self._before.items()
@@ -46,7 +47,7 @@ class GpuMemory:
         """Say what has not come back yet; empty if all has."""
         if self._pids:
             return "; ".join(str(holder) for holder in holders.gpu_holders() if holder.pid in self._pids)
-        now = holders.gpu_memory_mib() if self._before else {}
+        now = gpu_memory_mib() if self._before else {}
         return ", ".join(
             f"{uuid}: {now[uuid]} MiB, {allowed} expected"
             for uuid, allowed in self._allowed.items()

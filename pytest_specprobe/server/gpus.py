@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from pytest_specprobe.server.holders import gpu_indices
+from pytest_specprobe.server.nvidia_smi import gpu_indices
 from pytest_specprobe.server.spec import ServerSpec, values_of
 
 

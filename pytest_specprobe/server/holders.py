@@ -1,15 +1,12 @@
 """Who holds a port or GPU memory, whoever they are: named in messages, never touched."""
 
 import contextlib
-import shutil
-import subprocess
 from dataclasses import dataclass
 
 import psutil
 
+from pytest_specprobe.server import nvidia_smi
 from pytest_specprobe.server.redaction import redact_command
-
-_NVIDIA_SMI_PATIENCE_S = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,38 +37,8 @@ def port_holders(port: int) -> tuple[Holder, ...]:
 
 def gpu_holders() -> tuple[Holder, ...]:
     """Return who holds GPU memory, by nvidia-smi; empty where there is none or it does not answer."""
-    rows = _nvidia_smi("--query-compute-apps=pid,used_memory,gpu_uuid")
-    apps = [row for row in rows if len(row) == 3 and row[0].isdigit()]
-    return tuple(_holder(int(pid), f"{memory} MiB of {gpu}") for pid, memory, gpu in apps)
-
-
-def gpu_memory_mib() -> dict[str, int]:
-    """Return the memory in use per GPU (uuid -> MiB), by nvidia-smi; empty where there is none."""
-    rows = _nvidia_smi("--query-gpu=uuid,memory.used")
-    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
-
-
-def gpu_indices() -> dict[int, str]:
-    """Return the uuid of each GPU by the driver's index, by nvidia-smi; empty where there is none."""
-    rows = _nvidia_smi("--query-gpu=index,uuid")
-    return {int(row[0]): row[1] for row in rows if len(row) == 2 and row[0].isdigit()}
-
-
-def _nvidia_smi(query: str) -> list[list[str]]:
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return []
-    try:
-        answer = subprocess.run(
-            [program, query, "--format=csv,noheader,nounits"],
-            capture_output=True,
-            text=True,
-            timeout=_NVIDIA_SMI_PATIENCE_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return [[cell.strip() for cell in line.split(",")] for line in answer.stdout.splitlines() if line.strip()]
+    apps = nvidia_smi.rows("--query-compute-apps=pid,used_memory,gpu_uuid", cells=3)
+    return tuple(_holder(int(pid), f"{memory} MiB of {gpu}") for pid, memory, gpu in apps if pid.isdigit())
 
 
 def _holder(pid: int | None, what: str) -> Holder:

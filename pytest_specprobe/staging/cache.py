@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from filelock import BaseFileLock, FileLock, Timeout
+from platformdirs import user_cache_path
 
 from pytest_specprobe import private
 from pytest_specprobe.errors import StagingError
@@ -13,6 +14,11 @@ from pytest_specprobe.errors import StagingError
 logger = logging.getLogger(__name__)
 
 _LOCK_PATIENCE_S = 900.0
+
+
+def staged_cache() -> Path:
+    """Return where this user's staged directories are; nothing is made."""
+    return user_cache_path("specprobe") / "staged"
 
 
 def prepare(cache: Path) -> None:

@@ -16,13 +16,14 @@ from unittest import mock
 
 from pytest_specprobe.errors import BootError, SpecprobeError
 from pytest_specprobe.findings import Finding
-from pytest_specprobe.probe.device import Engine, Gpu
+from pytest_specprobe.probe.device import Engine
 from pytest_specprobe.probe.entry import properties
 from pytest_specprobe.probe.named import named_profiles
 from pytest_specprobe.probe.plan import DrafterPlan
 from pytest_specprobe.probe.preflight import Place, Preflight
 from pytest_specprobe.probe.session import ProbeSession
 from pytest_specprobe.profiles import Speculation, load_profiles
+from pytest_specprobe.server.nvidia_smi import Gpu
 from pytest_specprobe.server.spec import ServerSpec
 from pytest_specprobe.settings import Settings
 from pytest_specprobe.staging import Staged

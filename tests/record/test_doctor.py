@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pytest_specprobe.cli import main
-from pytest_specprobe.probe.device import Gpu
 from pytest_specprobe.probe.doctor import Machine, examine, look, runs
 from pytest_specprobe.server.holders import Holder
+from pytest_specprobe.server.nvidia_smi import Gpu
 
 GPU = Gpu("NVIDIA B200", 183_000, "580.1")
 HOLDER = Holder(pid=7, command="train", user="eve", what="80 GiB of GPU 0")
@@ -84,7 +84,7 @@ def bare_python(folder: Path) -> Path:
 
 
 def test_a_bare_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_specprobe.probe.device.gpus", lambda: ())
+    monkeypatch.setattr("pytest_specprobe.server.nvidia_smi.gpus", lambda: ())
     assert main(["doctor", "--python", str(bare_python(tmp_path))]) == 1
     shown = capsys.readouterr().out
     assert [line.split()[1] for line in shown.splitlines() if line.startswith("MISSING")] == ["sglang"]

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_specprobe.server import holders, owned
 from pytest_specprobe.server.boot import BootProgress, boot
+from pytest_specprobe.server.nvidia_smi import Gpu, gpu_indices, gpu_memory_mib, gpus
 from pytest_specprobe.server.spec import ServerSpec
 
 
@@ -55,13 +56,22 @@ def test_holders_are_named_with_memory_and_user(nvidia_smi: Path) -> None:
 def test_without_nvidia_smi_there_is_nothing_to_say(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert holders.gpu_holders() == ()
-    assert holders.gpu_memory_mib() == {}
+    assert gpu_memory_mib() == {}
 
 
 def test_a_broken_nvidia_smi_is_not_our_end(nvidia_smi: Path) -> None:
     (nvidia_smi / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho NVIDIA-SMI has failed\nexit 9\n")
-    assert holders.gpu_memory_mib() == {}
+    assert gpu_memory_mib() == {}
+    assert gpu_indices() == {}
+    assert gpus() == ()
     assert holders.gpu_holders() == ()
+
+
+def test_a_gpu_whose_memory_is_not_said_is_left_out(nvidia_smi: Path) -> None:
+    """As the driver answers for memory that is the machine's own: no number, and no traceback."""
+    said = "NVIDIA H200, 143771, 570.1\nNVIDIA GB10, [N/A], 580.2\nwarning: infoROM is corrupted"
+    (nvidia_smi / "bin" / "nvidia-smi").write_text(f"#!/bin/sh\ncat <<'X'\n{said}\nX\n")
+    assert gpus() == (Gpu("NVIDIA H200", 143771, "570.1"),)
 
 
 def test_the_end_waits_for_the_memory_and_warns_if_it_does_not_come_back(
