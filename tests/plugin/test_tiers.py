@@ -1,6 +1,8 @@
 """The root conftest.py: every test has one tier, and no other project's run notices that the file is there."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,21 @@ from conftest import ROOT, TIERS, tier_of
 TESTS = ROOT / "tests"
 MODULES = sorted(TESTS.rglob("test_*.py"))
 CHILDREN = {"subprocess", "multiprocessing"}
+ABSENT = ("hypothesis", "pytest_timeout", "xdist", "safetensors", "jsonschema", "matplotlib")
+REFUSE = f"""
+import sys
+
+
+class Refuse:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] in {ABSENT}:
+            raise ModuleNotFoundError(name)
+
+
+sys.meta_path.insert(0, Refuse)
+"""
+PLUGINS = ("hypothesispytest", "timeout", "xdist", "xdist.looponfail")
 LOOK = """
 import sys
 
@@ -38,6 +55,17 @@ def test_this_run_has_the_tiers(request: pytest.FixtureRequest) -> None:
     assert request.node.get_closest_marker("plugin") is not None
     marks = {name for name in TIERS if request.node.get_closest_marker(name)}
     assert marks == {"plugin"}
+
+
+def test_a_probe_in_this_repository_needs_no_package_of_its_tests() -> None:
+    """The README's first command: this file is loaded, and the packages of the ``test`` extra are not installed."""
+    words = ["--specprobe-drafter=aq_k2_mini", "--specprobe-device=cpu", "--collect-only", "-p", "no:cacheprovider"]
+    # an installed plugin would be imported as such, and only where it is installed
+    words += [word for plugin in PLUGINS for word in ("-p", f"no:{plugin}")]
+    code = f"{REFUSE}\nimport pytest\nsys.exit(pytest.main({words!r}))"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "<Function test_boot[aq_k2_mini]>" in run.stdout
 
 
 def test_another_project_s_run_is_left_alone(pytester: pytest.Pytester) -> None:
