@@ -186,9 +186,8 @@ class ActivePlugin:
         if not self._ran:
             return
         session = self.session
-        report = session.report()
-        if report is not None:
-            for line in summary(report, path=session.report_path, colour=terminalreporter.hasmarkup):
+        if session.report is not None:
+            for line in summary(session.report, path=session.report_path, colour=terminalreporter.hasmarkup):
                 terminalreporter.write_line(line)
         for problem in self.session.problems:
             terminalreporter.write_line(str(problem))

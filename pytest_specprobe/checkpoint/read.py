@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_specprobe.checkpoint.folder import CONFIG, Config, list_files, read_config, require_directory
 from pytest_specprobe.checkpoint.header import Header, TensorInfo, read_header
-from pytest_specprobe.checkpoint.shards import MAX_SHARDS, loose_shards, read_index, weight_files
+from pytest_specprobe.checkpoint.shards import MAX_SHARDS, absent_shards, loose_shards, read_index, weight_files
 from pytest_specprobe.checkpoint.tokens import TokenFacts, read_token_facts
 
 # Keys under which wrappers (vision, audio) keep the text model's config; first match wins, as in SGLang.
@@ -153,12 +153,11 @@ _HEAD = ("lm_head.weight",)
 def _target_tensors(path: Path) -> tuple[dict[str, TensorInfo], tuple[str, ...]]:
     """Find the embedding and the head through the index, reading only the headers that hold them."""
     index = read_index(path, culprit="target")
-    listing = frozenset(list_files(path))
     if index is None:
-        names = loose_shards(listing)
+        names = loose_shards(list_files(path))
         tensors = {name: t for file in names[:MAX_SHARDS] for name, t in _target_header(path / file).items()}
         return _pick(tensors), ()
-    missing = tuple(sorted({file for file in index.values() if file not in listing and not (path / file).is_file()}))
+    missing = absent_shards(path, index)
     wanted = {file for name, file in index.items() if name.endswith(_EMBED + _HEAD)} - set(missing)
     tensors = {name: t for file in sorted(wanted) for name, t in _target_header(path / file).items()}
     return _pick(tensors), missing

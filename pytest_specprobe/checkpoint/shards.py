@@ -5,7 +5,7 @@ files of the directory itself that ``*.safetensors`` matches; with an index only
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from pytest_specprobe.checkpoint.folder import bad_json, list_files, read_json
@@ -77,6 +77,12 @@ def read_index(path: Path, *, culprit: Culprit) -> dict[str, str] | None:
             fix="export the checkpoint again; an index holds plain file names",
         )
     return weight_map
+
+
+def absent_shards(path: Path, index: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the files that an index names and that are not there, sorted; a file may be in a folder below."""
+    listing = frozenset(list_files(path))
+    return tuple(sorted({file for file in index.values() if file not in listing and not (path / file).is_file()}))
 
 
 def _inside(name: str) -> bool:

@@ -67,20 +67,21 @@ def _rendered(report: dict[str, Any], arguments: argparse.Namespace) -> str:
 
     if arguments.format == "json":
         return json.dumps({key: value for key, value in report.items() if key != "path"}, indent=1)
+    whole = report_of(report)
     if arguments.format == "html":
         from pytest_specprobe.record.html import page
 
-        return page(report_of(report))
+        return page(whole)
     if arguments.format == "markdown":
         from pytest_specprobe.record.markdown import markdown
 
-        return "\n".join(markdown(report_of(report)))
+        return "\n".join(markdown(whole))
     from pytest_specprobe.record.terminal import WIDTH, summary
 
     width = min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDTH)
     return "\n".join(
         summary(
-            report_of(report),
+            whole,
             path=report["path"],
             colour=arguments.output is None and sys.stdout.isatty(),
             width=width,

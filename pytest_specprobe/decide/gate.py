@@ -61,6 +61,11 @@ def gate_checks(seen: Evidence, gate: Gate, verdict: Verdict, candidates: Sequen
     yield _verdict(gate, verdict, candidates)
 
 
+def missed(checks: Iterable[GateCheck]) -> tuple[str, ...]:
+    """Return the sentences of the conditions that do not pass and have one."""
+    return tuple(check.reason for check in checks if check.result != "pass" and check.reason)
+
+
 def worst(results: Iterable[Result]) -> Result:
     """Return ``fail`` if any condition fails, else ``inconclusive`` if any is, else ``pass``."""
     found = set(results)

@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_specprobe.decide.evidence import Evidence, evidence
 from pytest_specprobe.decide.explain import next_steps, reasons
-from pytest_specprobe.decide.gate import GateCheck, GateResult, gate_checks, worst
+from pytest_specprobe.decide.gate import GateCheck, GateResult, gate_checks, missed, worst
 from pytest_specprobe.decide.settle import more_prompts, straddles
 from pytest_specprobe.errors import Culprit, ProbeImpossible
 from pytest_specprobe.findings import MEASUREMENT, Finding, failed
@@ -95,12 +95,11 @@ def with_past(decision: Decision, check: GateCheck) -> Decision:
     if not decision.gate_checks:
         return decision
     checks = (*decision.gate_checks, check)
-    missed = (check.reason,) if check.result != "pass" and check.reason else ()
     return replace(
         decision,
         gate=worst(one.result for one in checks),
         gate_checks=checks,
-        reasons=(*decision.reasons, *missed),
+        reasons=(*decision.reasons, *missed([check])),
     )
 
 
@@ -128,7 +127,7 @@ def _decide(seen: Evidence | None, gate: Gate, findings: tuple[Finding, ...]) ->
     settled = len(candidates) == 1 and (candidates == ("uncorrelated",) or not seen.few_prompts)
     verdict: Verdict = candidates[0] if settled else "undecided"
     checks = tuple(gate_checks(seen, gate, verdict, candidates))
-    missed = [check.reason for check in checks if check.result != "pass" and check.reason]
+    short = missed(checks)
     more = more_prompts(seen, _open(seen, verdict, gate.min_headroom))
     return Decision(
         verdict=verdict,
@@ -138,9 +137,9 @@ def _decide(seen: Evidence | None, gate: Gate, findings: tuple[Finding, ...]) ->
         reasons=(
             *_why(crowded[:1]),
             *reasons(seen, gate, verdict, candidates),
-            *missed,
+            *short,
         ),
-        next=(*_fix(crowded), *next_steps(seen, verdict, more, short=bool(missed))),
+        next=(*_fix(crowded), *next_steps(seen, verdict, more, short=bool(short))),
         more_prompts=more,
     )
 

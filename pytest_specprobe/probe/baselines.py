@@ -8,7 +8,7 @@ from pytest_specprobe.measure.workloads import Workload
 from pytest_specprobe.probe.boots import Booter
 from pytest_specprobe.probe.context import ProbeContext
 from pytest_specprobe.probe.files import ProbeFiles
-from pytest_specprobe.probe.planned_boots import BASELINE, baseline_source, fits
+from pytest_specprobe.probe.planned_boots import BASELINE, asked_baseline, baseline_source, fits
 from pytest_specprobe.probe.stored import Question, StoredBaselines, question_of
 from pytest_specprobe.server.boot import Server
 from pytest_specprobe.server.spec import ServerSpec
@@ -54,8 +54,7 @@ class Baselines:
 
     def find(self) -> Baseline:
         """Boot, attach to, or take as stored or declared what was asked for; a server is not yet proved."""
-        asked = self._settings.baseline
-        asked = self._profile.target.baseline if asked is None else asked
+        asked = asked_baseline(self._profile, self._settings)
         attached = self._settings.server is not None
         spec = self._booter().spec(None) if asked in BOOTED and not attached else None
         known = self._stored.find(spec, self._question()) if asked == "stored" and spec is not None else None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pytest_specprobe.checkpoint.folder import CONFIG, Config, list_files, read_config
 from pytest_specprobe.checkpoint.read import load_drafter, load_target, text_config
+from pytest_specprobe.checkpoint.shards import absent_shards, read_index
 from pytest_specprobe.errors import CheckpointError, Culprit
 from pytest_specprobe.profiles import Profile
 from pytest_specprobe.server.spec import values_of
@@ -23,13 +24,15 @@ _SHOWN = 3
 def boot_problems(profile: Profile, *, drafter: Path | None, target: Path | None) -> tuple[Problem, ...]:
     """Return what would end the boot of an owned server; nothing for what is not there or cannot be read."""
     problems: list[Problem] = []
-    if target is not None:
-        problems += _without_weights(profile, target)
-    # attention has ranks of its own under data parallelism
-    if "--enable-dp-attention" not in profile.target.server_args:
-        for role, place in (("target", target), ("drafter", drafter)):
-            config = None if place is None else _config(place)
-            problems += [] if config is None else _indivisible(role, config, tp=profile.target.tp)
+    for role, place in (("target", target), ("drafter", drafter)):
+        config = None if place is None else _config(place)
+        if place is None or config is None:
+            continue
+        if role == "target":
+            problems += _without_weights(profile, place)
+        # attention has ranks of its own under data parallelism
+        if "--enable-dp-attention" not in profile.target.server_args:
+            problems += _indivisible(role, config, tp=profile.target.tp)
     return tuple(problems)
 
 
@@ -50,7 +53,8 @@ def _without_weights(profile: Profile, target: Path) -> Iterator[Problem]:
         return
     fetch = f"fetch the weights of {profile.target.model} to where its config is"
     try:
-        absent = load_target(target).shards_missing
+        index = read_index(target, culprit="target")
+        absent = () if index is None else absent_shards(target, index)
         if absent:
             more = f" and {len(absent) - _SHOWN:,} more" if len(absent) > _SHOWN else ""
             yield "target", f"target {target} lacks {', '.join(absent[:_SHOWN])}{more} of its index: {fetch}"

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from pytest_specprobe.checkpoint.read import load_target
@@ -16,9 +17,11 @@ from pytest_specprobe.probe.named import named_profiles
 from pytest_specprobe.probe.planned_boots import (
     PlannedBoot,
     Wishes,
+    asked_baseline,
     other_settings,
     planned_boots,
     sharing,
+    sweep_boots,
     wants_blind,
     without_speculation,
 )
@@ -26,7 +29,7 @@ from pytest_specprobe.probe.preflight import Place, Preflight, preflight
 from pytest_specprobe.probe.price import Boot, Price, copied_bytes, rest_of_last_run
 from pytest_specprobe.probe.stored import question_of, stored_baseline
 from pytest_specprobe.probe.weights import weights_of
-from pytest_specprobe.profiles import Profile, Speculation, load_profiles
+from pytest_specprobe.profiles import Profile, load_profiles
 from pytest_specprobe.server.boot_times import usual_s
 from pytest_specprobe.server.nvidia_smi import gpus
 from pytest_specprobe.server.spec import ServerSpec, command, worker_commands
@@ -61,7 +64,7 @@ def plan(settings: Settings, *, server_args: Callable[[Profile], tuple[str, ...]
         yield from drafter.lines(boots)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DrafterPlan:
     """One drafter's part of the plan. What is missing on this machine is assumed to be as the profile says."""
 
@@ -70,14 +73,19 @@ class DrafterPlan:
     preflight: Preflight
     extra_args: tuple[str, ...]
 
-    @property
+    @cached_property
+    def place(self) -> Place:
+        """Where the servers run."""
+        return self.preflight.place or _assumed(self.profile, self.settings)
+
+    @cached_property
     def spec(self) -> ServerSpec:
         """The drafter's server."""
         return server_spec(
             self.profile,
             target=str(self.preflight.target or self.profile.target.model),
             drafter=Path("STAGED") / self.profile.name,
-            place=self.preflight.place or _assumed(self.profile, self.settings),
+            place=self.place,
             mla=_mla(self.preflight.target),
             extra_args=self.extra_args,
         )
@@ -85,24 +93,13 @@ class DrafterPlan:
     @property
     def blind(self) -> bool:
         """Whether a blind control is staged and booted."""
-        return wants_blind(
-            asked=self.settings.blind,
-            profile=self.profile.drafter.blind,
-            attached=self.settings.server is not None,
-            device=self.spec.device,
-        )
-
-    @property
-    def sweep(self) -> tuple[Speculation, ...]:
-        """The settings of the sweep beside the profile's own."""
-        return other_settings(self.profile.drafter.speculation, self.settings.sweep)
+        return wants_blind(self.profile, self.settings, device=self.spec.device)
 
     def boots(self, *, up: Collection[ServerSpec]) -> tuple[PlannedBoot, ...]:
         """Return what would boot, with the baselines ``up`` of the drafters before."""
         if self.settings.static:
             return ()
-        asked = self.settings.baseline
-        asked = self.profile.target.baseline if asked is None else asked
+        asked = asked_baseline(self.profile, self.settings)
         attached = self.settings.server is not None
         wishes = Wishes(
             spec=self.spec,
@@ -111,7 +108,7 @@ class DrafterPlan:
             stored=self._stored() if asked == "stored" and not attached else False,
             blind=self.blind,
             levels=len(self.settings.concurrency),
-            sweep=self.sweep,
+            sweep=self.settings.sweep,
         )
         return planned_boots(wishes, up=up)
 
@@ -138,7 +135,7 @@ class DrafterPlan:
         yield f"  speculation   {drafter.speculation} steps/topk/draft tokens: accept length at most {most}"
         yield f"  gate          {', '.join(f'{key} {value}' for key, value in drafter.gate.model_dump().items())}"
         yield f"  workload      {settings.workload or profile.workload}"
-        yield f"  baseline      {settings.baseline or target.baseline}"
+        yield f"  baseline      {asked_baseline(profile, settings)}"
         if settings.sweep:
             yield f"  sweep         {self._sweep()}"
         yield f"  remote code   {'allowed by the profile' if target.trust_remote_code else 'not allowed'}"
@@ -157,12 +154,13 @@ class DrafterPlan:
         yield f"  {'this plan cannot run here yet' if problems else 'everything needed is here'}"
 
     def _sweep(self) -> str:
-        asked = ", ".join(map(str, self.sweep)) or "no other setting"
+        own = self.profile.drafter.speculation
+        others = other_settings(own, self.settings.sweep)
+        asked = ", ".join(map(str, others)) or "no other setting"
         if self.settings.server:
             return f"{asked}: lower estimates of shorter chains, since an attached server is not booted again"
-        own = self.profile.drafter.speculation
-        shared = [s for s in sharing(own, (own, *self.sweep)) if s != own]
-        boots = len(self.sweep) - len(shared) + bool(shared)
+        shared = [s for s in sharing(own, (own, *others)) if s != own]
+        boots = len(sweep_boots(self.spec, others))
         how = f", {', '.join(map(str, shared))} on one" if shared else ""
         return f"{asked}: {boots} more boot{'s' * (boots != 1)}, one at a time{how}"
 
@@ -175,7 +173,7 @@ class DrafterPlan:
             copied=copied_bytes(found.drafter, blind=self.blind),
         )
         yield from price.lines(source=self.settings.report)
-        gpus_mib = [gpu.memory_mib for gpu in found.place.gpus] if found.place else [g.memory_mib for g in gpus()]
+        gpus_mib = [gpu.memory_mib for gpu in self.place.gpus]
         weights = weights_of(found.target, found.drafter, tp=spec.tp, gpus_mib=gpus_mib)
         if weights is not None and spec.device == "cuda":
             yield from weights.lines()

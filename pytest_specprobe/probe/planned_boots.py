@@ -8,10 +8,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pytest_specprobe.profiles import Speculation
+from pytest_specprobe.profiles import Profile, Speculation
 from pytest_specprobe.server import memory
 from pytest_specprobe.server.spec import ServerSpec
-from pytest_specprobe.settings import BOOTED, Baseline
+from pytest_specprobe.settings import BOOTED, Baseline, Settings
 
 DRAFTER, DRAFTER_AGAIN, BLIND, BASELINE = "drafter", "drafter again", "blind control", "baseline"
 Source = Literal["none", "declared", "attached", "stored", "beside", "in turn"]
@@ -38,7 +38,7 @@ class Wishes:
 
     ``spec`` is the drafter's server, ``attached`` tells that it is not ours to boot. ``stored`` tells whether a
     baseline of this question is stored; None where that cannot be known yet. ``levels`` is how many concurrencies
-    are measured, ``sweep`` the settings beside the profile's own.
+    are measured, ``sweep`` the settings that were asked for.
     """
 
     spec: ServerSpec
@@ -73,7 +73,7 @@ def planned_boots(wishes: Wishes, *, up: Collection[ServerSpec] = ()) -> tuple[P
     elif source == "beside" and plain not in baselines:
         boots.append(base)
         baselines.add(plain)
-    arms = tuple(_arms(own, wishes.sweep))
+    arms = sweep_boots(own, wishes.sweep)
     boots += arms
     boots += [again] * (bool(arms) and makes_room(own, baselines=len(baselines)))
     return tuple(boots)
@@ -113,11 +113,16 @@ def baseline_source(asked: Baseline, *, attached: bool, stored: bool, beside: bo
     return "in turn" if asked == "alternating" or not beside else "beside"
 
 
-def wants_blind(*, asked: bool | None, profile: bool | None, attached: bool, device: str) -> bool:
+def asked_baseline(profile: Profile, settings: Settings) -> Baseline:
+    """Return the baseline that is asked for: by option, else by the target's profile."""
+    return profile.target.baseline if settings.baseline is None else settings.baseline
+
+
+def wants_blind(profile: Profile, settings: Settings, *, device: str) -> bool:
     """Tell whether a blind control is booted: by option, by profile, else wherever boots are cheap."""
-    if attached:
+    if settings.server is not None:
         return False
-    wanted = profile if asked is None else asked
+    wanted = profile.drafter.blind if settings.blind is None else settings.blind
     return device == "cpu" if wanted is None else wanted
 
 
@@ -147,15 +152,17 @@ def arm_boot(setting: Speculation, *, candidates: Sequence[int] = ()) -> str:
     return f"drafter, steps {steps} in one boot" if candidates else f"drafter {setting}"
 
 
-def _arms(own: ServerSpec, sweep: Sequence[Speculation]) -> list[PlannedBoot]:
+def sweep_boots(own: ServerSpec, sweep: Sequence[Speculation]) -> tuple[PlannedBoot, ...]:
+    """Return the boots of a sweep, in order: one for all chains that share it, one for each other setting."""
     if own.speculation is None:
-        return []
+        return ()
     others = other_settings(own.speculation, sweep)
-    chains = sharing(own.speculation, (own.speculation, *others)) if others else ()
+    chains = sharing(own.speculation, (own.speculation, *others))
     boots = []
     if chains:
         first, steps = shared_boot(chains)
         spec = replace(own, speculation=first, candidates=steps)
         boots.append(PlannedBoot(what=arm_boot(first, candidates=steps), spec=spec))
     alone = [setting for setting in others if setting not in chains]
-    return boots + [PlannedBoot(what=arm_boot(s), spec=replace(own, speculation=s), unsure=True) for s in alone]
+    boots += [PlannedBoot(what=arm_boot(s), spec=replace(own, speculation=s), unsure=True) for s in alone]
+    return tuple(boots)

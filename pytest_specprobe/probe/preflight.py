@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pytest_specprobe.errors import Culprit, ProbeImpossible
-from pytest_specprobe.probe.boot_needs import boot_problems
+from pytest_specprobe.errors import ProbeImpossible
+from pytest_specprobe.probe.boot_needs import Problem, boot_problems
 from pytest_specprobe.probe.device import Engine, NoDevice, choose, engine
 from pytest_specprobe.probe.sources import Missing, locate
 from pytest_specprobe.profiles import Profile
@@ -33,7 +33,7 @@ class Preflight:
     drafter: Path | None
     target: Path | None
     place: Place | None
-    problems: tuple[tuple[Culprit, str], ...]
+    problems: tuple[Problem, ...]
 
     def require(self, name: str) -> None:
         """Raise one error with everything that is missing.
@@ -55,7 +55,7 @@ def preflight(profile: Profile, settings: Settings, *, found_gpus: Sequence[Gpu]
     drafter = locate(profile.drafter.source, role="drafter", root=settings.root)
     target = locate(profile.target.model, role="target", root=settings.root)
     missing = [place for place in (drafter, target) if isinstance(place, Missing)]
-    problems: list[tuple[Culprit, str]] = [(place.culprit, f"{place}: {place.fix}") for place in missing]
+    problems: list[Problem] = [(place.culprit, f"{place}: {place.fix}") for place in missing]
     places = [None if isinstance(place, Missing) else place for place in (drafter, target)]
     owned = None
     if settings.server is None and not settings.static:
@@ -69,9 +69,7 @@ def preflight(profile: Profile, settings: Settings, *, found_gpus: Sequence[Gpu]
     )
 
 
-def _place(
-    profile: Profile, settings: Settings, found: tuple[Gpu, ...], problems: list[tuple[Culprit, str]]
-) -> Place | None:
+def _place(profile: Profile, settings: Settings, found: tuple[Gpu, ...], problems: list[Problem]) -> Place | None:
     target = profile.target
     needed = ranks_here(target.tp, target.server_args)
     device = choose(settings.device, allowed=target.devices, tp=needed, found=found)

@@ -29,6 +29,7 @@ from pytest_specprobe.probe.files import Checked, ProbeFiles
 from pytest_specprobe.probe.measured import Measured
 from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.phases import narrator
+from pytest_specprobe.probe.planned_boots import other_settings
 from pytest_specprobe.probe.servers import CANARY_TOKENS, ProbeServers
 from pytest_specprobe.probe.sweep import SweepPlan, SweepRun
 from pytest_specprobe.probe.timing import Timing
@@ -188,7 +189,7 @@ class ProbeRun:
     def sweep(self) -> Sweep | None:
         """Measure the settings of ``--specprobe-sweep`` beside the profile's own; None if none was asked for."""
         own = self.profile.drafter.speculation
-        arms = tuple(dict.fromkeys((own, *self._settings.sweep)))
+        arms = (own, *other_settings(own, self._settings.sweep))
         return self._once.get("sweep", lambda: self._sweep(arms)) if len(arms) > 1 else None
 
     def _sweep(self, arms: tuple[Speculation, ...]) -> Sweep:

@@ -247,12 +247,7 @@ class ProbeServers:
 
     def wants_blind(self) -> bool:
         """Tell whether a blind control is asked for: by option, by profile, else wherever boots are cheap."""
-        return wants_blind(
-            asked=self._settings.blind,
-            profile=self._profile.drafter.blind,
-            attached=self._settings.server is not None,
-            device=self.device,
-        )
+        return wants_blind(self._profile, self._settings, device=self.device)
 
     @property
     def device(self) -> str:

@@ -52,7 +52,7 @@ class ProbeSession:
             name: ProbeRun(ProbeContext(profile, PhaseLog(name, say=say, changed=self._changed), context))
             for name, profile in self._profiles.items()
         }
-        self._report: dict[str, Any] | None = None
+        self.report: Report | None = None  # set by ``finish``; None where it breaks its own schema
         self.report_path = ""  # set once it is written
         self._snapshot: dict[str, Any] | None = None
         self._gpus: tuple[Gpu, ...] | None = None
@@ -80,20 +80,6 @@ class ProbeSession:
             )
         return lines
 
-    def report(self) -> Report | None:
-        """Return the report of what is known so far; None if it breaks its own schema: ``problems`` then says so."""
-        try:
-            return report_of(self._report or self._compose(self._states()))
-        except ValueError as error:
-            broken = ProbeImpossible(
-                f"the report breaks its own schema: {error}",
-                culprit="harness",
-                fix="report this as a bug of pytest-specprobe, with report.json, which holds what was measured",
-            )
-            if str(broken) not in map(str, self.problems):
-                self.problems.append(broken)
-            return None
-
     def finish(self) -> dict[str, dict[str, Any]]:
         """Decide, stop the servers, write the report; return the drafters' entries by name.
 
@@ -107,9 +93,9 @@ class ProbeSession:
         except SpecprobeError as error:
             self.problems.append(error)
         states = self._states()
-        self._report = self._remembered(self._compose(states), states)
+        written = self._remembered(self._compose(states), states)
         try:
-            self.report_path = str(report.write(self._report, folder=self.settings.report))
+            self.report_path = str(report.write(written, folder=self.settings.report))
         except OSError as error:
             unwritten = ProbeImpossible(
                 f"the report cannot be written below {self.settings.report}: {error.strerror or error}",
@@ -117,10 +103,18 @@ class ProbeSession:
                 fix="give the disk room and the folder write permission, or name another with --specprobe-report",
             )
             self.problems.append(unwritten)
-        shown = self.report()
-        if shown is not None:
-            to_step_summary(shown, environ=Variables(os.environ))
-        return {item["name"]: item for item in self._report["drafters"]}
+        try:
+            self.report = report_of(written)
+        except ValueError as error:
+            broken = ProbeImpossible(
+                f"the report breaks its own schema: {error}",
+                culprit="harness",
+                fix="report this as a bug of pytest-specprobe, with report.json, which holds what was measured",
+            )
+            self.problems.append(broken)
+        else:
+            to_step_summary(self.report, environ=Variables(os.environ))
+        return {item["name"]: item for item in written["drafters"]}
 
     def past(self, name: str) -> Past:
         """Hold what was measured of a drafter so far against the earlier runs of its key; nothing is kept yet."""

@@ -158,7 +158,7 @@ def remember(
     :param environ: the CI system's variables, of which the commit is kept.
     """
     past = look_back(report, entry, folder=folder, limit=limit)
-    after = with_past(decision, past.check(limit=limit)) if limit else decision
+    after = _beside(decision, past, limit=limit)
     if past.run is None:
         return Remembered(after, None)
     commit = next((environ[name] for name in COMMITS if environ.get(name)), None)
@@ -171,10 +171,14 @@ def remember(
         problem = str(error)
         # a past that is never kept can never be lost against
         past = replace(past, problem=f"this run cannot be kept: {problem}")
-        after = with_past(decision, past.check(limit=limit)) if limit else decision
+        after = _beside(decision, past, limit=limit)
     if problem is not None:
         logger.warning("history: %s", problem)
     return Remembered(after, _told(past, kept=kept, problem=problem))
+
+
+def _beside(decision: Decision, past: Past, *, limit: float) -> Decision:
+    return with_past(decision, past.check(limit=limit)) if limit else decision
 
 
 def _told(past: Past, *, kept: bool, problem: str | None) -> dict[str, Any]:

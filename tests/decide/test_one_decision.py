@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import pytest_specprobe
-from pytest_specprobe.decide.gate import GateCheck
+from pytest_specprobe.decide.gate import GateCheck, Result
 from pytest_specprobe.decide.verdict import decide, with_past
 from pytest_specprobe.errors import ProbeImpossible
 from pytest_specprobe.profiles import Gate
@@ -52,8 +52,8 @@ def test_what_is_impossible_names_every_cause_and_step_and_the_first_culprit() -
     assert (decision.culprit, decision.gate_checks) == ("target", ())
 
 
-def past(result: str, reason: str | None = "against earlier runs: 0.80 of before") -> GateCheck:
-    return GateCheck(name="max_regression", result=result, seen="0.80", wanted="at least 0.95", reason=reason)  # type: ignore[arg-type]
+def past(result: Result, reason: str | None = "against earlier runs: 0.80 of before") -> GateCheck:
+    return GateCheck(name="max_regression", result=result, seen="0.80", wanted="at least 0.95", reason=reason)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def past(result: str, reason: str | None = "against earlier runs: 0.80 of before
         (Gate(min_speedup=0.8), "pass", "inconclusive"),
     ],
 )
-def test_the_past_is_one_more_condition(gate: Gate, result: str, expected: str) -> None:
+def test_the_past_is_one_more_condition(gate: Gate, result: Result, expected: str) -> None:
     before = decide(seen(), gate=gate)
     after = with_past(before, past(result))
     assert after.gate == expected
@@ -89,7 +89,7 @@ def test_the_past_is_one_more_condition(gate: Gate, result: str, expected: str) 
     ids=["not measured", "impossible", "invalid", "broken"],
 )
 @pytest.mark.parametrize("result", ["pass", "inconclusive", "fail"])
-def test_where_nothing_is_held_against_the_gate_the_past_changes_nothing(nothing: Any, result: str) -> None:
+def test_where_nothing_is_held_against_the_gate_the_past_changes_nothing(nothing: Any, result: Result) -> None:
     assert with_past(nothing, past(result)) == nothing
 
 

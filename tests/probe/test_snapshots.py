@@ -84,7 +84,7 @@ def test_a_report_that_breaks_its_schema_is_a_problem_and_no_traceback(
 
     def finished(self: ProbeSession) -> Any:
         entries = finish(self)
-        assert self.report() is None
+        assert self.report is None
         problems.extend(map(str, self.problems))
         return entries
 
