@@ -141,8 +141,9 @@ _BOOT_FAULTS = (
           at=DRAFTER + "launch", strike=hit_server(signal.SIGKILL), says="was killed from outside"),
     Fault(name="server stopped (SIGSTOP), patience 6 s", phase="boot: launch", on="SGLang", exit_code=11,
           culprit="engine", at=DRAFTER + "launch", strike=hit_server(signal.SIGSTOP),
-          early="import functools\nfrom pytest_specprobe.probe import boots\nfrom pytest_specprobe.server import boot"
-                "\nboot._STALL_EVERY_S = 1.0\nboots.boot = functools.partial(boots.boot, stall_patience_s=6.0)",
+          early="import functools\nfrom pytest_specprobe.probe import boots\n"
+                "from pytest_specprobe.server import boot_watch\nboot_watch._STALL_EVERY_S = 1.0\n"
+                "boots.boot = functools.partial(boots.boot, stall_patience_s=6.0)",
           says="is stuck: no log line, no CPU time and no I/O"),
     Fault(name="boot longer than its patience of 2 s", phase="boot: launch", on="SGLang", exit_code=11,
           culprit="machine", args=("--specprobe-boot-timeout=2", *BOOT), says="was not ready after 2 s"),

@@ -37,7 +37,11 @@ _VALUES = (
     ),
     ("device", "auto|cuda|cpu", "where owned servers run; auto never puts a big model on a CPU (default: auto)"),
     ("python", "PATH", "interpreter that holds SGLang (default: the one that runs pytest)"),
-    ("boot-timeout", "S", "seconds to wait for a server to become ready (default: the profile's, 1800)"),
+    (
+        "boot-timeout",
+        "S",
+        "seconds to wait for a server, twice that while it compiles (default: the profile's, 1800)",
+    ),
 )
 _ABOUT_BOOTS = ("--specprobe-device", "--specprobe-python", "--specprobe-boot-timeout", "--specprobe-blind")
 _FLAGS = (

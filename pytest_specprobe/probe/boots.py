@@ -14,7 +14,8 @@ from pytest_specprobe.probe.preflight import Place
 from pytest_specprobe.profiles import Profile, Speculation
 from pytest_specprobe.secret import Variables
 from pytest_specprobe.server import memory
-from pytest_specprobe.server.boot import BootProgress, boot
+from pytest_specprobe.server.boot import boot
+from pytest_specprobe.server.boot_watch import BootProgress
 from pytest_specprobe.server.gpus import gpus_of
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.spec import ServerSpec
@@ -83,7 +84,7 @@ class Booter:
                 spec,
                 log_path=context.session.logs.file(f"{name}-{re.sub('[^a-z0-9]+', '-', what)}"),
                 timeout_s=self.timeout_s,
-                progress=_narrator(what, say),
+                progress=narrator(what, say),
                 label=name,
                 api_key=context.session.api_key,
                 again=again,
@@ -143,16 +144,21 @@ def server_spec(
     )
 
 
-def _narrator(what: str, say: Callable[[str], None]) -> Callable[[BootProgress], None]:
+def narrator(what: str, say: Callable[[str], None]) -> Callable[[BootProgress], None]:
+    """Return a progress callback for a boot: a line at each phase, at the first word of a wait, every ten seconds."""
     last: tuple[str, float] = ("", 0.0)
+    told: set[str] = set()
 
     def narrate(progress: BootProgress) -> None:
         nonlocal last
-        if progress.phase == last[0] and progress.elapsed_s - last[1] < _SAY_EVERY_S:
+        first = progress.waits not in told
+        if progress.phase == last[0] and not first and progress.elapsed_s - last[1] < _SAY_EVERY_S:
             return
         last = (progress.phase, progress.elapsed_s)
+        told.add(progress.waits)
         usual = f", last time {progress.usual_s:.0f} s" if progress.usual_s else ""
+        waits = f", {progress.waits}" if progress.waits else ""
         quiet = f", log quiet for {progress.quiet_s:.0f} s" if progress.quiet_s >= _SAY_EVERY_S else ""
-        say(f"{what}: {progress.phase}{usual}{quiet}")
+        say(f"{what}: {progress.phase}{waits}{usual}{quiet}")
 
     return narrate

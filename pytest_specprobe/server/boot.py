@@ -9,19 +9,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-import httpx
-
 from pytest_specprobe.engines import cpu
-from pytest_specprobe.errors import BootError, Culprit, PortTaken
+from pytest_specprobe.errors import PortTaken
 from pytest_specprobe.secret import Secret, Variables
 from pytest_specprobe.server import boot_times, ownership
-from pytest_specprobe.server.bootlog import Phase, advance, tail
+from pytest_specprobe.server.boot_watch import STALL_PATIENCE_S, BootProgress, BootWatch, PortLost
 from pytest_specprobe.server.child_environment import environment, speed_variables
 from pytest_specprobe.server.client import Client
-from pytest_specprobe.server.diagnosis import diagnose, says_port_taken
 from pytest_specprobe.server.gpu_memory import GpuMemory
 from pytest_specprobe.server.gpus import gpus_of
-from pytest_specprobe.server.growing_log import GrowingLog
 from pytest_specprobe.server.listeners import Listener
 from pytest_specprobe.server.own_cache import require_own
 from pytest_specprobe.server.owned import OwnedServer
@@ -31,30 +27,9 @@ from pytest_specprobe.server.process import Supervised
 from pytest_specprobe.server.redaction import redact_command
 from pytest_specprobe.server.relative import absolute_variables, absolute_words
 from pytest_specprobe.server.spec import ServerSpec, command
-from pytest_specprobe.server.stall import StallWatch
 
 _CONFIG = "server.yaml"  # SGLang reads settings from files with a YAML suffix only
 _PORT_ATTEMPTS = 3
-_TICK_S = 0.25
-_HEALTH_EVERY_S = 1.0
-_STALL_EVERY_S = 5.0
-_STALL_PATIENCE_S = 300.0
-_DETAIL_LINES = 15
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BootProgress:
-    """One look at a booting server: its phase, seconds since the launch, and what the log last said.
-
-    ``quiet_s`` is how long the log has not grown; ``usual_s`` how long the last boot of the same model took on
-    this machine, if one is known.
-    """
-
-    phase: Phase
-    elapsed_s: float
-    quiet_s: float
-    line: str
-    usual_s: float | None = None
 
 
 class Server(Protocol):
@@ -114,7 +89,7 @@ def boot(
     progress: Callable[[BootProgress], None] = lambda _: None,
     label: str = "",
     api_key: Secret | None = None,
-    stall_patience_s: float = _STALL_PATIENCE_S,
+    stall_patience_s: float = STALL_PATIENCE_S,
     again: OwnedServer | None = None,
 ) -> OwnedServer:
     """Start a server and return when it is ready to serve.
@@ -134,9 +109,11 @@ def boot(
         key = api_key or Secret.random()
         server = _launch(spec, log_path=log_path, label=label, key=key, again=again)
         try:
-            watch = _Watch(server, spec, started_s=started_s, timeout_s=timeout_s, stall_patience_s=stall_patience_s)
+            watch = BootWatch(
+                server, spec, started_s=started_s, timeout_s=timeout_s, stall_patience_s=stall_patience_s
+            )
             watch.until_ready(progress)
-        except _PortLost as lost:
+        except PortLost as lost:
             server.close()
             failure = lost
             continue
@@ -148,10 +125,6 @@ def boot(
         boot_times.remember(spec, boot_s)
         return server
     raise PortTaken(failure.what, culprit=failure.culprit, fix=failure.fix, detail=failure.detail)
-
-
-class _PortLost(BootError):
-    """Another process took the port between our choosing it and the server's listening on it."""
 
 
 def _launch(spec: ServerSpec, *, log_path: Path, label: str, key: Secret, again: OwnedServer | None) -> OwnedServer:
@@ -242,106 +215,3 @@ def _start(spec: ServerSpec, port: int, *, log_path: Path, label: str, key: Secr
         ownership.forget(marker)
         raise
     return supervised, launched
-
-
-class _Watch:
-    """One boot being watched: exit code, log growth, health, signs of life."""
-
-    def __init__(
-        self, server: OwnedServer, spec: ServerSpec, *, started_s: float, timeout_s: float, stall_patience_s: float
-    ) -> None:
-        self._server = server
-        self._started_s = started_s
-        self._timeout_s = timeout_s
-        self._usual_s = boot_times.usual_s(spec)
-        self._log = GrowingLog(server.log_path, secrets=(server.api_key,))
-        self._stall = StallWatch(server.pid or 0, patience_s=stall_patience_s)
-        self._phase: Phase = "launch"
-        self._told_s = 0.0
-
-    def until_ready(self, progress: Callable[[BootProgress], None]) -> None:
-        next_health_s = next_stall_s = 0.0
-        while True:
-            running = self._server.wait(_TICK_S)
-            now_s = time.monotonic()
-            before = self._phase
-            lines = self._log.new_lines(now_s)
-            for line in lines:
-                self._phase = advance(self._phase, line)
-            if not running or any(map(says_port_taken, lines)):
-                raise self._died()
-            if self._phase != before or now_s - self._told_s >= 1.0:
-                progress(self._look(now_s))
-                self._told_s = now_s
-            if now_s >= next_health_s:
-                if self._answered() and self._server.client.healthy():
-                    self._require_key()
-                    self._phase = "ready"
-                    progress(self._look(time.monotonic()))
-                    return
-                next_health_s = time.monotonic() + _HEALTH_EVERY_S
-            if now_s - self._started_s > self._timeout_s:
-                raise self._late(f"was not ready after {self._timeout_s:.0f} s", culprit="machine")
-            if now_s >= next_stall_s:
-                if self._stall.stalled(now_s=now_s, quiet_s=self._log.quiet_s(now_s)):
-                    raise self._late("is stuck: no log line, no CPU time and no I/O", culprit="engine")
-                next_stall_s = now_s + _STALL_EVERY_S
-
-    def _look(self, now_s: float) -> BootProgress:
-        return BootProgress(
-            phase=self._phase,
-            elapsed_s=now_s - self._started_s,
-            quiet_s=self._log.quiet_s(now_s),
-            line=self._log.last_line,
-            usual_s=self._usual_s,
-        )
-
-    def _died(self) -> BootError:
-        text = self._server.log_ends()
-        code, number = self._server.exit
-        found = diagnose(text, phase=self._phase, exit_code=code, exit_signal=number)
-        kind = _PortLost if found.port_taken else BootError
-        elapsed_s = time.monotonic() - self._started_s
-        return kind(
-            f"the server died in phase {self._phase} after {elapsed_s:.0f} s: {found.what}",
-            culprit=found.culprit,
-            fix=found.fix,
-            detail=self._detail(text),
-        )
-
-    def _late(self, what: str, *, culprit: Culprit) -> BootError:
-        text = self._server.log_ends()
-        quiet_s = self._log.quiet_s(time.monotonic())
-        usual = f"; last time it took {self._usual_s:.0f} s" if self._usual_s else ""
-        return BootError(
-            f"the server {what}, in phase {self._phase}, its log quiet for {quiet_s:.0f} s{usual}",
-            culprit=culprit,
-            fix="raise --specprobe-boot-timeout if it is only slow; else the log says what it waits for",
-            detail=self._detail(text),
-        )
-
-    def _detail(self, text: str) -> str:
-        return f"last lines of {self._server.log_path}:\n{tail(text, _DETAIL_LINES)}"
-
-    def _answered(self) -> bool:
-        """Tell whether the server listens; nothing is sent before it does, and nothing to another process."""
-        try:
-            return self._server.port.answered()
-        except PortTaken as taken:
-            detail = self._detail(self._server.log_ends())
-            raise _PortLost(taken.what, culprit=taken.culprit, fix=taken.fix, detail=detail) from taken
-
-    def _require_key(self) -> None:
-        """Make sure that the server takes our key and insists on it: anyone on this machine could use it else."""
-        self._server.client.server_info()
-        try:
-            status = httpx.get(f"{self._server.url}/server_info", timeout=30, trust_env=False).status_code
-        except httpx.HTTPError:
-            status = None
-        if status == 200:
-            raise BootError(
-                f"the server answers on {self._server.url} without its key",
-                culprit="engine",
-                fix="use an SGLang version that reads api-key from its --config file",
-                detail=self._detail(self._server.log_ends()),
-            )

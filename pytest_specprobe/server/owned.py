@@ -83,7 +83,11 @@ class OwnedServer(Closing):
         :raises PortTaken: if another process listens on the server's port beside them.
         """
         self.port.answered()
-        return listeners_of(self._supervised.tree())
+        return listeners_of(self.tree())
+
+    def tree(self) -> tuple[int, ...]:
+        """Return the pids of the server's living processes."""
+        return self._supervised.tree()
 
     def wait(self, timeout_s: float) -> bool:
         """Wait up to ``timeout_s`` seconds for the server to end; return whether it still runs."""

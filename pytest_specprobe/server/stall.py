@@ -1,4 +1,8 @@
-"""Tell a stuck boot from a slow one: no new log line, no CPU time and no I/O in any of its processes."""
+"""Tell a stuck boot from a slow one: no new log line, no CPU time and no I/O in any of its processes.
+
+Invariant: what a process has used stays counted when it ends, in the parent that waited for it; a boot whose
+compilers come and go would seem to use less and less else.
+"""
 
 import contextlib
 import os
@@ -14,12 +18,15 @@ _IDLE_BYTES_PER_S = 4096
 
 
 def effort(root: int) -> tuple[float, int]:
-    """Return the CPU seconds and the bytes of I/O that a process and all below it have used so far."""
+    """Return the CPU seconds and the bytes of I/O that a process and all below it have used so far.
+
+    Those that have ended are in it once their parents have waited for them, as the kernel adds them up.
+    """
     cpu_s, io_bytes = 0.0, 0
     for pid in (root, *(p.pid for p in descendants(root))):
         with contextlib.suppress(OSError, ValueError, IndexError):
             fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-            cpu_s += (int(fields[11]) + int(fields[12])) / _TICKS
+            cpu_s += sum(map(int, fields[11:15])) / _TICKS  # own user and system time, and the children's
             counters = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
             io_bytes += int(counters["rchar"]) + int(counters["read_bytes"])
     return cpu_s, io_bytes
@@ -37,14 +44,15 @@ class StallWatch:
         self._look = look
         self._since: tuple[float, float, int] | None = None
 
-    def stalled(self, *, now_s: float, quiet_s: float) -> bool:
+    def stalled(self, *, now_s: float, quiet_s: float, compiling: bool = False) -> bool:
         """Tell whether nothing has happened for the whole patience; call it every few seconds.
 
         :param quiet_s: how long the log has not grown.
+        :param compiling: a compiler runs among the processes: the patience begins anew when it has ended.
         """
         cpu_s, io_bytes = self._look(self._root)
-        if self._since is None or quiet_s < now_s - self._since[0]:
-            # The log has grown since: begin anew.
+        if self._since is None or compiling or quiet_s < now_s - self._since[0]:
+            # The log has grown since, or something compiles: begin anew.
             self._since = (now_s, cpu_s, io_bytes)
             return False
         begun_s, cpu_before, io_before = self._since

@@ -12,7 +12,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from pytest_specprobe.profiles import Speculation
-from pytest_specprobe.server.boot import BootProgress, boot
+from pytest_specprobe.server.boot import boot
+from pytest_specprobe.server.boot_watch import BootProgress
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.spec import ServerSpec
 from tests.server.held import FAKE, Serve, gone, stand_in, words

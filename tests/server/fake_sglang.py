@@ -10,6 +10,7 @@ Started as ``python -m sglang.launch_server ...`` would be; behaves as the JSON 
     late       seconds before it listens, as SGLang imports and loads for long
     never      True: run, but never be healthy      chatty    True: print a line every 50 ms for ever
     children   True: start a deaf, daemonised grandchild and a deaf child
+    below      list of [program, first word of its command line, further words]: child processes to start
     open       True: accept requests without the key
     linger     True: stay when the port is taken, as SGLang does, with its words in the log
     tell       file for the pids of this process and its children
@@ -23,6 +24,7 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -258,6 +260,7 @@ def main() -> None:
     if "count" in PLAN:
         with Path(PLAN["count"]).open("a", encoding="ascii") as file:
             file.write(f"{os.getpid()}\n")
+    pids += [subprocess.Popen(words, executable=program).pid for program, *words in PLAN.get("below", [])]
     if "tell" in PLAN:
         partial = Path(PLAN["tell"] + ".part")
         partial.write_text(json.dumps(pids))

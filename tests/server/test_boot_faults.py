@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from pytest_specprobe.errors import BootError, PortTaken, ServerError
-from pytest_specprobe.server import boot as boot_module
-from pytest_specprobe.server import boot_times, ownership, supervisor
-from pytest_specprobe.server.boot import BootProgress, boot
+from pytest_specprobe.server import boot_times, boot_watch, ownership, supervisor
+from pytest_specprobe.server.boot import boot
+from pytest_specprobe.server.boot_watch import BootProgress
 from pytest_specprobe.server.port import HeldPort, OwnPort
 from pytest_specprobe.server.process import Supervised
 from pytest_specprobe.server.spec import ServerSpec
@@ -71,7 +71,7 @@ def test_a_server_that_is_never_healthy_ends_with_its_patience(fake_spec: MakeSp
 
 
 def test_a_stuck_server_is_told_from_a_slow_one(fake_spec: MakeSpec, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(boot_module, "_STALL_EVERY_S", 0.5)
+    monkeypatch.setattr(boot_watch, "_STALL_EVERY_S", 0.5)
     error = fails(fake_spec(tell=str(tmp_path / "pids"), silent=True), tmp_path, stall_patience_s=2)
     assert "is stuck: no log line, no CPU time and no I/O" in error.what
     assert error.culprit == "engine"

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pytest_specprobe.server import holders, owned
-from pytest_specprobe.server.boot import BootProgress, boot
+from pytest_specprobe.server.boot import boot
+from pytest_specprobe.server.boot_watch import BootProgress
 from pytest_specprobe.server.nvidia_smi import Gpu, gpu_indices, gpu_memory_mib, gpus
 from pytest_specprobe.server.spec import ServerSpec
 

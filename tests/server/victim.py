@@ -16,7 +16,8 @@ import pytest
 
 from pytest_specprobe.measure.records import Prompt
 from pytest_specprobe.profiles import Speculation
-from pytest_specprobe.server.boot import BootProgress, boot
+from pytest_specprobe.server.boot import boot
+from pytest_specprobe.server.boot_watch import BootProgress
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.spec import ServerSpec
 from pytest_specprobe.staging import stage
