@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,7 @@ class Comparison:
             "ratios": list(self.ratios),
             "accept_length": self.lengths,
             "same_texts": [self.same_texts, sum(len(turn.texts) for turn in self.theirs)],
-            "client_overhead": self.overhead and self.overhead.to_json(),
+            "client_overhead": self.overhead and asdict(self.overhead),
             "bench_serving": [turn.printed for turn in self.theirs],
         }
 

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +73,8 @@ def compare(shared: Side, alone: Side, prompts: Sequence[Prompt], *, repeats: in
     pairs = list(zip(shared.done, alone.done, strict=True))
     return {
         "steps": shared.steps,
-        "tok_per_s": _ratio(shared, alone, prompts, _rate).to_json(),
-        "cpu_s": _ratio(shared, alone, prompts, _work).to_json(),
+        "tok_per_s": asdict(_ratio(shared, alone, prompts, _rate)),
+        "cpu_s": asdict(_ratio(shared, alone, prompts, _work)),
         "requests": len(pairs),
         "rounds": sum(g.rounds or 0 for g, _ in shared.done),
         "tokens": sum(g.completion_tokens for g, _ in shared.done),
@@ -146,7 +146,7 @@ def across(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         half = student_quantile(1.96, len(rows) - 1) * logs.std(ddof=1) / np.sqrt(len(rows))
         mean = logs.mean()
         value, low, high = (float(np.exp(x)) for x in (mean, mean - half, mean + half))
-        found[name] = Estimate(value=value, low=low, high=high, n=len(rows)).to_json()
+        found[name] = asdict(Estimate(value=value, low=low, high=high, n=len(rows)))
     return found | {name: sum(row[name] for row in rows) for name in ("requests", "rounds", "tokens", "identical")}
 
 

@@ -178,7 +178,7 @@ class ActivePlugin:
         if self.session.problems:
             self._outcome.failures.add("impossible")
         for name, entry in entries.items():
-            self._config.hook.pytest_specprobe_decided(profile=self.session.profile(name), entry=entry)
+            self._config.hook.pytest_specprobe_decided(profile=self.session.profile(name), entry=entry.document())
         session.exitstatus = exit_code(int(exitstatus), self._outcome, entries, static=self._settings.static)
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:

@@ -1,8 +1,8 @@
 """One record for static findings and runtime checks alike."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from pytest_specprobe.errors import CheckFailed, Culprit
 from pytest_specprobe.foreign import LINE, SAID, one_line
@@ -35,10 +35,6 @@ class Finding:
         for name in ("seen", "expected", "why", "fix"):
             limit = SAID if name in ("seen", "expected") else LINE
             object.__setattr__(self, name, one_line(getattr(self, name), limit))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the ``Finding`` object of report.json."""
-        return asdict(self)
 
     def line(self) -> str:
         """Return one line for a terminal: id, what was seen, what was expected, who, next step."""

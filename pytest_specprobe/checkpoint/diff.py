@@ -1,7 +1,7 @@
 """What differs between two drafters: mappings first, since those decide whether weights can be exchanged."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,7 +62,7 @@ class Difference:
             "head_by_token": self.head_by_token,
             "config": {key: list(pair) for key, pair in self.config.items()},
             "tensors": dict(self.tensors),
-            "findings": [finding.to_json() for finding in self.findings if finding.status == "fail"],
+            "findings": [asdict(finding) for finding in self.findings if finding.status == "fail"],
         }
 
 

@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,7 +69,7 @@ def _inspect(arguments: argparse.Namespace) -> int:
             "schema": 1,
             "drafter": str(arguments.drafter),
             "target": str(target) if target else None,
-            "findings": [finding.to_json() for finding in findings if finding.status == "fail"],
+            "findings": [asdict(finding) for finding in findings if finding.status == "fail"],
         }
         print(json_text(document, indent=2))
     else:

@@ -1,14 +1,15 @@
 """``specprobe compare A B``: is B slower, or accepted less, than A?"""
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_specprobe.cli.parser import Verbs
 
 if TYPE_CHECKING:
     from pytest_specprobe.record.history import Run
+    from pytest_specprobe.record.model.report import DrafterReport, Report
     from pytest_specprobe.record.regression import Change
 
 _CODES = {"regressed": 1, "cannot tell": 10}
@@ -45,6 +46,8 @@ def add(verbs: Verbs) -> None:
 def _compare(arguments: argparse.Namespace) -> int:
     from pytest_specprobe.errors import ProfileError
     from pytest_specprobe.foreign import json_text, printable
+    from pytest_specprobe.record.build import as_model
+    from pytest_specprobe.record.model.history import Change as ChangeRow
     from pytest_specprobe.record.regression import compare, trend
 
     if not 0 < arguments.minimum < 1:
@@ -55,8 +58,8 @@ def _compare(arguments: argparse.Namespace) -> int:
     changes = compare(b, [a], minimum=arguments.minimum)
     verdict = trend(changes)
     if arguments.json:
-        document = {"schema": 1, "a": a.id, "b": b.id, "trend": verdict, "changes": [c.to_json() for c in changes]}
-        print(json_text(document, indent=1))
+        rows = [as_model(ChangeRow, change).document() for change in changes]
+        print(json_text({"schema": 1, "a": a.id, "b": b.id, "trend": verdict, "changes": rows}, indent=1))
     else:
         print(printable("\n".join(_page(a, b, changes, verdict))))
     return _CODES.get(verdict, 0)
@@ -66,7 +69,7 @@ def _find(text: str, arguments: argparse.Namespace) -> "Run":
     from pytest_specprobe.errors import ProfileError
     from pytest_specprobe.reading import Unreadable
     from pytest_specprobe.record import history
-    from pytest_specprobe.record.read import incomplete, read_report
+    from pytest_specprobe.record.read import incomplete, read_report, report_of
 
     if not Path(text).exists():
         try:
@@ -79,45 +82,47 @@ def _find(text: str, arguments: argparse.Namespace) -> "Run":
                 fix="`specprobe history` lists the ids",
             )
         return found[0]
-    report = read_report(Path(text))
+    document = read_report(Path(text))
     try:
-        return _run(report, text, arguments)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise incomplete(Path(report["path"])) from error
+        return _run(report_of(document), text, arguments)
+    except (ArithmeticError, ValueError) as error:
+        raise incomplete(Path(document["path"])) from error
 
 
-def _run(report: dict[str, Any], text: str, arguments: argparse.Namespace) -> "Run":
-    """Return the run of a report; whatever is deep inside one of another hand ends in any error of Python's."""
+def _run(report: "Report", text: str, arguments: argparse.Namespace) -> "Run":
+    """Return the run of a report.
+
+    :raises ValueError: if a number in it is one that no ratio can be made of.
+    """
     from pytest_specprobe.errors import ProfileError
     from pytest_specprobe.record import history
 
-    entries = [e for e in report["drafters"] if arguments.drafter in (None, e["name"])]
+    entries = [e for e in report.drafters if arguments.drafter in (None, e.name)]
     if len(entries) != 1:
-        names = ", ".join(e["name"] for e in report["drafters"])
+        names = ", ".join(e.name for e in report.drafters)
         raise ProfileError((f"{text} holds {names or 'no drafter'}",), fix="say which one: --drafter NAME")
-    why = _unfit(entries[0])
+    (entry,) = entries
+    why = _unfit(entry)
     if why is not None:
-        raise ProfileError((f"{text}: {entries[0]['name']} {why}",), fix="compare runs that measured what they say")
-    run = history.run_of(report, entries[0])
+        raise ProfileError((f"{text}: {entry.name} {why}",), fix="compare runs that measured what they say")
+    run = history.run_of(report, entry)
     if run is None:
         raise ProfileError(
-            (f"{text}: {entries[0]['name']} was not measured, or it is not known on what",),
+            (f"{text}: {entry.name} was not measured, or it is not known on what",),
             fix="compare runs that reached the acceptance pass",
         )
     return history.Run.parse(run.to_json())
 
 
-def _unfit(entry: Mapping[str, Any]) -> str | None:
+def _unfit(entry: "DrafterReport") -> str | None:
     """Return why the numbers of a drafter's entry say nothing; a narrowed run is fit without a verdict."""
-    wrong = [
-        f"{c['id']}: saw {c['seen']}" for c in entry["checks"] if (c["severity"], c["status"]) == ("error", "fail")
-    ]
-    why = (*wrong, *entry["invalid"], *entry["reasons"], "no reason is given")[0]
-    if entry["verdict"] == "broken":
+    wrong = [f"{c.id}: saw {c.seen}" for c in entry.checks if (c.severity, c.status) == ("error", "fail")]
+    why = (*wrong, *entry.invalid, *entry.reasons, "no reason is given")[0]
+    if entry.verdict == "broken":
         return f"is broken ({why})"
-    if wrong or entry["invalid"] or entry["gate"] == "error":
+    if wrong or entry.invalid or entry.gate == "error":
         return f"is an invalid measurement ({why})"
-    ended = any(phase["name"] == "decide" and phase["status"] == "done" for phase in entry["phases"])
+    ended = any(phase.name == "decide" and phase.status == "done" for phase in entry.phases)
     return None if ended else "was cut short before anything was decided"
 
 

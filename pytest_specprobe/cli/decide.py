@@ -39,6 +39,7 @@ def add(verbs: Verbs) -> None:
 
 def _breakeven(arguments: argparse.Namespace) -> int:
     from pytest_specprobe.decide.breakeven import break_even, chain_length, reading
+    from pytest_specprobe.record.build import break_even_of
 
     length, steps = arguments.accept_length, arguments.steps
     depth = min(steps, (arguments.draft_tokens or steps + 1) - 1)
@@ -58,7 +59,7 @@ def _breakeven(arguments: argparse.Namespace) -> int:
         p_reach=arguments.p_reach,
     )
     if arguments.json:
-        print(json.dumps(point.to_json(), indent=2))
+        print(json.dumps(break_even_of(point).document(), indent=2))
         return 0
     verdict = reading(point, length, min_headroom=arguments.min_headroom)
     required = point.required_acceptance

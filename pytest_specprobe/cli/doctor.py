@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
     machine = doctor.look(python=python, cache=staged_cache(), gpus=gpus(), holders=gpu_holders())
     findings, runs = doctor.examine(machine), doctor.runs(machine)
     if arguments.json:
-        document = {"schema": 1, "runs": dict(runs), "findings": [finding.to_json() for finding in findings]}
+        document = {"schema": 1, "runs": dict(runs), "findings": [asdict(finding) for finding in findings]}
         print(json_text(document, indent=2))
     else:
         print(printable("\n".join(_page(findings, cpu=runs["cpu"], cuda=runs["cuda"]))))

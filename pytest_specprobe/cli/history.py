@@ -70,12 +70,16 @@ def _against(run: "Run", past: "Sequence[Run]", minimum: float) -> "tuple[Change
 
 
 def _document(found: "History", *, minimum: float) -> dict[str, Any]:
+    from pytest_specprobe.record.build import as_model
+    from pytest_specprobe.record.model.history import Change as ChangeRow
+
     runs = []
     for run in found.runs:
         line = run.to_json()
         changes = _against(run, found.before(run), minimum)
         left = {name: line[name] for name in line if name not in ("rows", "columns", "schema")}
-        runs.append({"id": run.id, **left, "key_id": run.key.id, "changes": [c.to_json() for c in changes]})
+        rows = [as_model(ChangeRow, change).document() for change in changes]
+        runs.append({"id": run.id, **left, "key_id": run.key.id, "changes": rows})
     return {"schema": 1, "runs": runs, "skipped": list(found.skipped)}
 
 

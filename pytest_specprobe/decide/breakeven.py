@@ -5,7 +5,6 @@ B = S x baseline tok/s is the accept length at which speculation breaks even.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from pytest_specprobe.measure.records import Estimate
 from pytest_specprobe.profiles import Verdict
@@ -33,24 +32,6 @@ class BreakEven:
     p_reach: float
     accept_length_interval: Estimate | None = None
     headroom_interval: Estimate | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the ``break_even`` object of report.json."""
-        return {
-            "accept_length": self.accept_length,
-            "max_accept_length": self.max_accept_length,
-            "required_acceptance": self.required_acceptance,
-            "headroom": self.headroom,
-            "ceiling_speedup": self.ceiling_speedup,
-            "round_s": self.round_s,
-            "p_reach": self.p_reach,
-            "intervals": None
-            if self.accept_length_interval is None or self.headroom_interval is None
-            else {
-                "accept_length": self.accept_length_interval.to_json(),
-                "headroom": self.headroom_interval.to_json(),
-            },
-        }
 
 
 def break_even(*, round_s: float, baseline_tok_per_s: float, depth: int, p_reach: float = P_REACH) -> BreakEven:

@@ -29,10 +29,6 @@ class GateCheck:
     wanted: str
     reason: str | None = None
 
-    def to_json(self) -> dict[str, str]:
-        """Return one entry of ``gate_checks``."""
-        return {"name": self.name, "result": self.result, "seen": self.seen, "wanted": self.wanted}
-
 
 def gate_checks(seen: Evidence, gate: Gate, verdict: Verdict, candidates: Sequence[Verdict]) -> Iterator[GateCheck]:
     """Yield every condition of the gate.

@@ -7,7 +7,6 @@ what drafters of this depth have reached somewhere, never what this one will.
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from pytest_specprobe.decide.breakeven import MIN_HEADROOM, BreakEven, chain_length, required_acceptance
 from pytest_specprobe.reading import Bounds, parse_json
@@ -44,10 +43,6 @@ class Goal:
     accept_length: float
     acceptance: float | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return one entry of ``outlook.goals``."""
-        return {"verdict": self.verdict, "accept_length": self.accept_length, "acceptance": self.acceptance}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
@@ -66,24 +61,6 @@ class Outlook:
     round_s_for_training: float
     published: tuple[Published, ...]
     published_at_break_even: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the ``outlook`` object of report.json."""
-        lengths = [fact.accept_length for fact in self.published]
-        return {
-            "accept_length": self.accept_length,
-            "acceptance": self.acceptance,
-            "goals": [goal.to_json() for goal in self.goals],
-            "round_s": self.round_s,
-            "round_s_for_training": self.round_s_for_training,
-            "published": {
-                "count": len(lengths),
-                "best": lengths[0] if lengths else None,
-                "median": lengths[len(lengths) // 2] if lengths else None,
-                "at_break_even": self.published_at_break_even,
-                "best_from": str(self.published[0]) if self.published else None,
-            },
-        }
 
     def lines(self) -> tuple[str, ...]:
         """Return the outlook in sentences, for a terminal."""

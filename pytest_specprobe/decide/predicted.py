@@ -6,7 +6,6 @@ Invariant: a bracket, never an interpolation. ``L(k) >= 1 + sum of position-i ac
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pytest_specprobe.measure.acceptance import Acceptance
 from pytest_specprobe.measure.throughput import Throughput
@@ -33,10 +32,6 @@ class Predicted:
     def can_pay(self) -> bool | None:
         """Tell whether the bracket leaves room for a speedup; None where there is no baseline."""
         return None if self.speedup_high is None else self.speedup_high > 1
-
-    def to_json(self) -> dict[str, Any]:
-        """Return one entry of ``predicted``."""
-        return {name: getattr(self, name) for name in self.__slots__} | {"bracket": True}
 
 
 def predict_shorter(acceptance: Acceptance, throughput: Throughput | None = None) -> tuple[Predicted, ...]:

@@ -4,15 +4,13 @@ Invariant: whether a drafter reads its target does not depend on the setting, so
 probe's own; payment and headroom are the setting's, at the sweep's simultaneous intervals.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from pytest_specprobe.decide.breakeven import BreakEven, measured_break_even
 from pytest_specprobe.decide.evidence import Evidence
-from pytest_specprobe.decide.predicted import Predicted
-from pytest_specprobe.decide.verdict import decide
+from pytest_specprobe.decide.verdict import Decision, decide
 from pytest_specprobe.measure.acceptance import Acceptance
-from pytest_specprobe.measure.sweep import Arm, Sweep, simultaneous
+from pytest_specprobe.measure.sweep import Arm, Sweep
 from pytest_specprobe.profiles import Gate, Speculation
 
 LOWER_ESTIMATE = (
@@ -43,45 +41,11 @@ def cannot_win(setting: Speculation, arms: Sequence[Arm]) -> str | None:
     )
 
 
-def sweep_rows(
-    sweep: Sweep, *, probe: Acceptance, predicted: Sequence[Predicted], gate: Gate
-) -> list[dict[str, Any]]:
-    """Return the ``sweep`` list of report.json: one row per setting, the own one first, then as asked for.
+def decide_arm(arm: Arm, sweep: Sweep, probe: Acceptance, gate: Gate) -> Decision:
+    """Decide on one measured setting.
 
     :param probe: the acceptance pass, which tells whether the drafter reads its target.
-    :param predicted: brackets of chains shorter than the own one, for settings that nobody could run.
     """
-    measured = {arm.setting: arm for arm in sweep.arms}
-    brackets = {bracket.num_steps: bracket for bracket in predicted}
-    rows = []
-    for setting in sweep.settings:
-        arm = measured.get(setting)
-        if arm is not None:
-            rows.append(_measured(arm, sweep, probe, gate))
-        else:
-            bracket = brackets.get(setting.num_steps) if setting.eagle_topk == 1 else None
-            rows.append(_unmeasured(setting, sweep.skipped, bracket))
-    return rows
-
-
-def sweep_best(sweep: Sweep) -> dict[str, Any]:
-    """Return ``sweep_best`` of report.json: the fastest setting, and how sure that is."""
-    best = sweep.best
-    return {
-        "setting": str(best.setting),
-        "own": str(sweep.own),
-        "over_own": best.over_own and best.over_own.to_json(),
-        "speedup": best.throughput.speedup and best.throughput.speedup.to_json(),
-        "surely_better": sweep.surely_better,
-        "settings": len(sweep.settings),
-        "concurrency": best.throughput.concurrency,
-        "confidence": simultaneous(len(sweep.settings)),
-        "parity": sweep.parity and sweep.parity.to_json(),
-        "fallback": sweep.fallback,
-    }
-
-
-def _measured(arm: Arm, sweep: Sweep, probe: Acceptance, gate: Gate) -> dict[str, Any]:
     point = _break_even(arm, gate)
     speed, acceptance = arm.throughput, arm.acceptance
     seen = Evidence(
@@ -95,53 +59,7 @@ def _measured(arm: Arm, sweep: Sweep, probe: Acceptance, gate: Gate) -> dict[str
         headroom=None if point is None else point.headroom_interval,
         break_even=point,
     )
-    decision = decide(seen.without_times() if sweep.crowded else seen, gate=gate)
-    return {
-        "setting": str(arm.setting),
-        "how": arm.how,
-        "note": _note(arm, sweep),
-        "own": arm.setting == sweep.own,
-        "best": arm is sweep.best,
-        "apart": arm.apart,
-        "verdict": decision.verdict,
-        "candidates": list(decision.candidates),
-        "accept_length": acceptance.accept_length.to_json(),
-        "max_accept_length": arm.setting.depth + 1,
-        "by_position": [e.to_json() for e in acceptance.by_position],
-        "histogram": list(acceptance.histogram),
-        "tok_per_s": speed.tok_per_s.to_json(),
-        "speedup": speed.speedup and speed.speedup.to_json(),
-        "over_own": arm.over_own and arm.over_own.to_json(),
-        "break_even": speed.break_even_length and speed.break_even_length.to_json(),
-        "round_s": speed.round_s,
-        "bracket": None,
-    }
-
-
-def _unmeasured(
-    setting: Speculation, skipped: Mapping[Speculation, str], bracket: Predicted | None
-) -> dict[str, Any]:
-    why = skipped.get(setting, "not run")
-    return {
-        "setting": str(setting),
-        "how": "skipped" if bracket is None else "lower-estimate",
-        "note": why if bracket is None else f"{why}: {LOWER_ESTIMATE}",
-        "own": False,
-        "best": False,
-        "apart": False,
-        "verdict": None,
-        "candidates": [],
-        "accept_length": None,
-        "max_accept_length": setting.depth + 1,
-        "by_position": [],
-        "histogram": [],
-        "tok_per_s": None,
-        "speedup": None,
-        "over_own": None,
-        "break_even": None,
-        "round_s": None,
-        "bracket": bracket and bracket.to_json(),
-    }
+    return decide(seen.without_times() if sweep.crowded else seen, gate=gate)
 
 
 def _break_even(arm: Arm, gate: Gate) -> BreakEven | None:
@@ -151,7 +69,8 @@ def _break_even(arm: Arm, gate: Gate) -> BreakEven | None:
     return measured_break_even(length, round_s=arm.throughput.round_s, depth=arm.setting.depth, p_reach=gate.p_reach)
 
 
-def _note(arm: Arm, sweep: Sweep) -> str:
+def note(arm: Arm, sweep: Sweep) -> str:
+    """Say how far the speed of a measured setting is to be trusted; empty if there is nothing to say."""
     notes = ["what it is compared with did not fit beside it and ran at another time"] if arm.apart else []
     if arm.how == "one-boot":
         parity = sweep.parity

@@ -7,7 +7,6 @@ changes only when an interval's bound crosses a threshold.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pytest_specprobe.decide.evidence import Evidence, evidence
 from pytest_specprobe.decide.explain import next_steps, reasons
@@ -41,18 +40,6 @@ class Decision:
     next: tuple[str, ...] = ()
     more_prompts: int | None = None
     culprit: Culprit = "drafter-file"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the decision's fields of a drafter's entry in report.json."""
-        return {
-            "verdict": self.verdict,
-            "candidates": list(self.candidates),
-            "gate": self.gate,
-            "gate_checks": [check.to_json() for check in self.gate_checks],
-            "reasons": list(self.reasons),
-            "next": list(self.next),
-            "more_prompts": self.more_prompts,
-        }
 
 
 def decide(

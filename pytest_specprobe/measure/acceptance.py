@@ -7,7 +7,6 @@ target text loops are left out of every number (but kept, named, in the rows).
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -35,10 +34,6 @@ class PromptRow:
     blind_hits: int | None
     dropped: str | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return one row of ``acceptance.prompts``."""
-        return {name: getattr(self, name) for name in self.__slots__} | {"histogram": list(self.histogram)}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
@@ -48,15 +43,6 @@ class Part:
     rounds: int
     accepted: int
     accept_length: Estimate | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return one entry of ``acceptance.by_workload``."""
-        return {
-            "prompts": self.prompts,
-            "rounds": self.rounds,
-            "accepted": self.accepted,
-            "accept_length": self.accept_length and self.accept_length.to_json(),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +57,6 @@ class ContextPart:
     stop: int | None
     beyond_drafter: bool | None
     part: Part
-
-    def to_json(self) -> dict[str, Any]:
-        """Return one entry of ``acceptance.by_context``."""
-        where = {"from": self.start, "to": self.stop, "beyond_drafter": self.beyond_drafter}
-        return where | self.part.to_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,27 +94,6 @@ class Acceptance:
     def dropped(self) -> tuple[PromptRow, ...]:
         """Return the prompts that are in no estimate."""
         return tuple(row for row in self.prompts if row.dropped is not None)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the ``acceptance`` object of report.json."""
-        return {
-            "accept_length": self.accept_length.to_json(),
-            "sglang_accept_length": self.sglang_accept_length,
-            "max_accept_length": self.depth + 1,
-            "rounds": self.rounds,
-            "accepted": self.accepted,
-            "histogram": list(self.histogram),
-            "by_position": [e.to_json() for e in self.by_position],
-            "conditional": list(self.conditional),
-            "floor": self.floor.to_json(),
-            "blind": self.blind and self.blind.to_json(),
-            "p1_margin": self.margin.to_json(),
-            "coverage": self.coverage,
-            "by_workload": {name: part.to_json() for name, part in self.by_workload.items()},
-            "by_context": [part.to_json() for part in self.by_context],
-            "dropped": {row.id: row.dropped for row in self.dropped},
-            "prompts": [row.to_json() for row in self.prompts],
-        }
 
 
 def measure_acceptance(

@@ -6,7 +6,7 @@ its paired interval against *each* other run excludes a tie.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -35,18 +35,6 @@ class Ranking:
     chances: Mapping[str, float]
     winner: str | None
     prompts: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the ranking as JSON."""
-        return {
-            "measure": self.measure,
-            "order": list(self.order),
-            "estimates": {name: e.to_json() for name, e in self.estimates.items()},
-            "lead": {name: e.to_json() for name, e in self.lead.items()},
-            "chances": dict(self.chances),
-            "winner": self.winner,
-            "prompts": self.prompts,
-        }
 
 
 def compare_acceptance(runs: Mapping[str, Sequence[PromptRow]], *, seed: int = SEED) -> Ranking:

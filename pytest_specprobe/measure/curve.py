@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pytest_specprobe.measure.throughput import Throughput
 
@@ -27,21 +26,6 @@ class Curve:
             level = point.concurrency
         return level
 
-    def to_json(self) -> list[dict[str, Any]]:
-        """Return ``throughput.curve``: per level, rates with their intervals."""
-        return [
-            {
-                "concurrency": p.concurrency,
-                "tok_per_s": p.tok_per_s.to_json(),
-                "baseline_tok_per_s": p.baseline_tok_per_s and p.baseline_tok_per_s.to_json(),
-                "speedup": p.speedup and p.speedup.to_json(),
-                "aggregate_tok_per_s": p.aggregate_tok_per_s,
-                "baseline_aggregate_tok_per_s": p.baseline_aggregate_tok_per_s,
-                "aggregate_speedup": _ratio(p.aggregate_tok_per_s, p.baseline_aggregate_tok_per_s),
-            }
-            for p in self.points
-        ]
-
 
 def curve(passes: Sequence[Throughput]) -> Curve:
     """Return the curve of these passes.
@@ -52,7 +36,3 @@ def curve(passes: Sequence[Throughput]) -> Curve:
     if len({p.concurrency for p in points}) < len(points):
         raise ValueError("two passes have the same concurrency")
     return Curve(tuple(points))
-
-
-def _ratio(a: float | None, b: float | None) -> float | None:
-    return None if a is None or b is None else a / b

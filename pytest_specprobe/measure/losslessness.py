@@ -6,7 +6,6 @@ asked, over their common prefix, whether both tokens were its two best and how f
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 from pytest_specprobe.findings import Finding, Severity
 from pytest_specprobe.measure.records import Generation, Prompt
@@ -86,29 +85,6 @@ class Losslessness:
     def unexplained(self) -> tuple[Divergence, ...]:
         """Return the divergences that are no near-tie, or were not asked about."""
         return tuple(d for d in self.divergences if not d.explained(self.near_tie))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the ``losslessness`` object of report.json."""
-        return {
-            "compared": self.compared,
-            "identical": self.identical,
-            "rate": self.rate,
-            "exact": self.exact,
-            "near_tie": self.near_tie,
-            "unexplained": len(self.unexplained),
-            "divergences": [
-                {
-                    "prompt_id": d.prompt_id,
-                    "position": d.position,
-                    "drafter_token": d.drafter_token,
-                    "baseline_token": d.baseline_token,
-                    "best_tokens": d.best and list(d.best.tokens),
-                    "gap": d.best and d.best.gap,
-                    "near_tie": d.explained(self.near_tie),
-                }
-                for d in self.divergences
-            ],
-        }
 
 
 def compare_texts(

@@ -6,7 +6,6 @@ Invariant: both ends of both clocks are the same request's; the server's own sec
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -25,10 +24,6 @@ class Overhead:
     share: Estimate
     per_request_s: float
     requests: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return one side of ``throughput.client_overhead``."""
-        return {"share": self.share.to_json(), "per_request_s": self.per_request_s, "requests": self.requests}
 
 
 def client_overhead(requests: Sequence[Generation]) -> Overhead | None:

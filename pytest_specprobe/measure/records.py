@@ -63,7 +63,3 @@ class Estimate:
     low: float
     high: float
     n: int
-
-    def to_json(self) -> dict[str, float | int]:
-        """Return ``{value, low, high, n}``."""
-        return {"value": self.value, "low": self.low, "high": self.high, "n": self.n}

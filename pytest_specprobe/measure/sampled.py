@@ -8,7 +8,6 @@ Another sample gives another text and so another number; the interval, over prom
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -30,19 +29,6 @@ class Sampled:
     temperature: float
     acceptance: Acceptance
     over_greedy: Estimate
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the ``sampled`` object of report.json."""
-        own = self.acceptance
-        return {
-            "temperature": self.temperature,
-            "accept_length": own.accept_length.to_json(),
-            "by_position": [e.to_json() for e in own.by_position],
-            "rounds": own.rounds,
-            "accepted": own.accepted,
-            "histogram": list(own.histogram),
-            "over_greedy": self.over_greedy.to_json(),
-        }
 
 
 def measure_sampled(

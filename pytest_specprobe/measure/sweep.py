@@ -8,7 +8,7 @@ for all of them at once. With M settings every interval here has confidence 1 - 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -78,17 +78,6 @@ class Parity:
     def shown(self) -> bool:
         """Tell whether the whole interval is within ``PARITY_BOUND`` of 1."""
         return self.ratio.low >= 1 - PARITY_BOUND and self.ratio.high <= 1 + PARITY_BOUND
-
-    def to_json(self) -> dict[str, Any]:
-        """Return ``sweep_best.parity``."""
-        return {
-            "setting": str(self.setting),
-            "ratio": self.ratio.to_json(),
-            "bound": PARITY_BOUND,
-            "shown": self.shown,
-            "identical": self.identical,
-            "compared": self.compared,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

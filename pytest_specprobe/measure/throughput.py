@@ -6,7 +6,7 @@ resamples, so that ``speedup = delivered tokens per round / break-even accept le
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -54,10 +54,6 @@ class Percentiles:
     p99: float
     n: int
 
-    def to_json(self) -> dict[str, float | int]:
-        """Return the object of ``throughput.latency``."""
-        return {"p50": self.p50, "p90": self.p90, "p99": self.p99, "n": self.n}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
@@ -71,10 +67,6 @@ class Latency:
     first_token_s: Percentiles
     inter_token_s: Percentiles | None
     inter_arrival_s: Percentiles | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return one side of ``throughput.latency``."""
-        return {name: (value := getattr(self, name)) and value.to_json() for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +83,6 @@ class SpeedRow:
     accepted: int
     baseline_tokens: int | None
     baseline_decode_s: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return one row of ``throughput.prompts``."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,32 +116,11 @@ class Throughput:
     baseline_aggregate_tok_per_s: float | None
     prompts: tuple[SpeedRow, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the ``throughput`` object of report.json."""
-        return {
-            "tok_per_s": self.tok_per_s.to_json(),
-            "baseline_tok_per_s": _json(self.baseline_tok_per_s),
-            "baseline_source": self.baseline_source,
-            "baseline_age_s": self.baseline_age_s,
-            "speedup": _json(self.speedup),
-            "round_s": self.round_s,
-            "break_even_length": _json(self.break_even_length),
-            "accept_length": self.accept_length.to_json(),
-            "tokens_per_round": self.tokens_per_round,
-            "end_to_end_tok_per_s": self.end_to_end_tok_per_s,
-            "latency": {
-                "drafter": self.latency.to_json(),
-                "baseline": self.baseline_latency and self.baseline_latency.to_json(),
-            },
-            "client_overhead": {
-                "drafter": self.overhead and self.overhead.to_json(),
-                "baseline": self.baseline_overhead and self.baseline_overhead.to_json(),
-            },
-            "concurrency": self.concurrency,
-            "aggregate_tok_per_s": self.aggregate_tok_per_s,
-            "baseline_aggregate_tok_per_s": self.baseline_aggregate_tok_per_s,
-            "prompts": [row.to_json() for row in self.prompts],
-        }
+    @property
+    def aggregate_speedup(self) -> float | None:
+        """Return all streams' tok/s over those of the baseline; None where one of them was not timed as a whole."""
+        own, base = self.aggregate_tok_per_s, self.baseline_aggregate_tok_per_s
+        return None if own is None or base is None else own / base
 
 
 def measure_throughput(
@@ -244,10 +211,6 @@ def decode_rate(requests: Sequence[Generation]) -> float:
 def _percentiles(seconds: Sequence[float]) -> Percentiles:
     p50, p90, p99 = (float(p) for p in np.percentile(np.array(seconds), [50, 90, 99]))
     return Percentiles(p50=p50, p90=p90, p99=p99, n=len(seconds))
-
-
-def _json(estimate: Estimate | None) -> dict[str, float | int] | None:
-    return None if estimate is None else estimate.to_json()
 
 
 def _by_prompt(generations: Iterable[Generation]) -> dict[str, list[Generation]]:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from pytest_specprobe.measure.passes import Progress
 
@@ -22,10 +22,6 @@ class Phase:
     what: str
     status: Status
     seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return ``{name, what, status, seconds}``."""
-        return {"name": self.name, "what": self.what, "status": self.status, "seconds": round(self.seconds, 3)}
 
 
 class PhaseLog:
@@ -68,7 +64,7 @@ class PhaseLog:
             if self._within:
                 self._within[-1] += elapsed
             status: Status = "done" if done else "failed"
-            self._phases[at] = Phase(name, what, status, seconds)
+            self._phases[at] = Phase(name, what, status, round(seconds, 3))
             if not done or seconds >= 1:
                 self._tell(name, seconds, f"{what}: {status}")
             self._changed(True)  # noqa: FBT003 - as above

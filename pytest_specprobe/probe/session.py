@@ -14,8 +14,9 @@ from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.run import ProbeRun, State
 from pytest_specprobe.profiles import Profile, load_profiles
 from pytest_specprobe.record import report
+from pytest_specprobe.record.build import as_model, decided
 from pytest_specprobe.record.markdown import to_step_summary
-from pytest_specprobe.record.model.report import Report
+from pytest_specprobe.record.model.report import DrafterReport, Report
 from pytest_specprobe.record.read import report_of
 from pytest_specprobe.record.remember import Past, look_back, remember
 from pytest_specprobe.secret import Variables
@@ -54,7 +55,7 @@ class ProbeSession:
         }
         self.report: Report | None = None  # set by ``finish``; None where it breaks its own schema
         self.report_path = ""  # set once it is written
-        self._snapshot: dict[str, Any] | None = None
+        self._snapshot: Report | None = None
         self._gpus: tuple[Gpu, ...] | None = None
 
     def profile(self, name: str) -> Profile:
@@ -80,7 +81,7 @@ class ProbeSession:
             )
         return lines
 
-    def finish(self) -> dict[str, dict[str, Any]]:
+    def finish(self) -> Mapping[str, DrafterReport]:
         """Decide, stop the servers, write the report; return the drafters' entries by name.
 
         What goes wrong on the way is told in ``problems``: the entries are known all the same.
@@ -104,7 +105,7 @@ class ProbeSession:
             )
             self.problems.append(unwritten)
         try:
-            self.report = report_of(written)
+            self.report = report_of(written.document())
         except ValueError as error:
             broken = ProbeImpossible(
                 f"the report breaks its own schema: {error}",
@@ -114,18 +115,18 @@ class ProbeSession:
             self.problems.append(broken)
         else:
             to_step_summary(self.report, environ=Variables(os.environ))
-        return {item["name"]: item for item in written["drafters"]}
+        return {item.name: item for item in written.drafters}
 
     def past(self, name: str) -> Past:
         """Hold what was measured of a drafter so far against the earlier runs of its key; nothing is kept yet."""
         report = self._compose(self._states())
-        entry = next(item for item in report["drafters"] if item["name"] == name)
+        entry = next(item for item in report.drafters if item.name == name)
         return look_back(report, entry, folder=self.settings.report, limit=self._limit(name))
 
-    def _remembered(self, report: dict[str, Any], states: Mapping[ProbeRun, State]) -> dict[str, Any]:
+    def _remembered(self, report: Report, states: Mapping[ProbeRun, State]) -> Report:
         """Return the report with each drafter held against its past; a run that is to be a reference is kept."""
         entries = []
-        for item, (run, state) in zip(report["drafters"], states.items(), strict=True):
+        for item, (run, state) in zip(report.drafters, states.items(), strict=True):
             past = remember(
                 report,
                 item,
@@ -134,8 +135,8 @@ class ProbeSession:
                 limit=self._limit(run.profile.name),
                 environ=Variables(os.environ),
             )
-            entries.append({**item, **past.decision.to_json(), "history": past.history})
-        return {**report, "drafters": entries}
+            entries.append(decided(item, past.decision, history=past.history))
+        return report.model_copy(update={"drafters": tuple(entries)})
 
     def _limit(self, name: str) -> float:
         return self._profiles[name].drafter.gate.max_regression
@@ -161,18 +162,15 @@ class ProbeSession:
     def _states(self) -> dict[ProbeRun, State]:
         return {run: run.state(narrowed=name not in self.wanted) for name, run in self._runs.items()}
 
-    def _compose(self, states: Mapping[ProbeRun, State]) -> dict[str, Any]:
+    def _compose(self, states: Mapping[ProbeRun, State]) -> Report:
         if self._gpus is None:
             self._gpus = gpus()
-        entries = [entry(run, state) for run, state in states.items()]
-        return {
-            **report.compose(
-                entries,
-                gpus=[gpu.name for gpu in self._gpus],
-                gpu_driver=self._gpus[0].driver if self._gpus else None,
-            ),
-            "comparisons": comparisons(states),
-        }
+        return report.compose(
+            (entry(run, state) for run, state in states.items()),
+            comparisons(states),
+            gpus=[gpu.name for gpu in self._gpus],
+            gpu_driver=self._gpus[0].driver if self._gpus else None,
+        )
 
     def _changed(self, ended: bool) -> None:  # noqa: FBT001 - a callback has no keywords
         """Keep the report on disk current, so that a killed run leaves what it knew.
@@ -182,11 +180,11 @@ class ProbeSession:
         if ended or self._snapshot is None:
             self._snapshot = self._compose(self._states())
         else:
-            entries = [
-                {**item, "phases": [phase.to_json() for phase in self._runs[item["name"]].phases.phases]}
-                for item in self._snapshot["drafters"]
-            ]
-            self._snapshot = {**self._snapshot, "drafters": entries}
+            entries = tuple(
+                as_model(DrafterReport, item, phases=self._runs[item.name].phases.phases)
+                for item in self._snapshot.drafters
+            )
+            self._snapshot = self._snapshot.model_copy(update={"drafters": entries})
         try:
             report.write(self._snapshot, folder=self.settings.report)
         except OSError as error:

@@ -7,7 +7,7 @@ drafter: its interval is widened by what two boots usually differ by.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -46,7 +46,7 @@ class StoredBaseline:
             "schema": SCHEMA,
             "created": self.created,
             "key": dict(self.key.parts),
-            "tok_per_s": self.tok_per_s.to_json(),
+            "tok_per_s": asdict(self.tok_per_s),
             "first_token_s": self.first_token_s,
             "rows": [list(row) for row in self.rows],
         }
@@ -117,9 +117,9 @@ def baseline_key(
         "workload": prompts_part(workload, thinking=thinking),
         "max_new_tokens": max_new_tokens,
         "concurrency": concurrency,
-        "command": _flags(command(spec, host="", port=0)),
+        "command": [*_flags(command(spec, host="", port=0))],
         "rendering": rendering,
-        "env": speed_variables(environment(spec, environ)[0]) | dict(spec.env),
+        "env": {**speed_variables(environment(spec, environ)[0]), **dict(spec.env)},
     })  # fmt: skip
 
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
+
+from pytest_specprobe.record.model.report import DrafterReport
 
 PASSED, FAILED, INCONCLUSIVE, IMPOSSIBLE = 0, 1, 10, 11
 _PYTESTS_OWN = (4, 3, 2)
@@ -17,7 +19,7 @@ class Outcome:
     wanted: set[str] = field(default_factory=set)
 
 
-def exit_code(exitstatus: int, outcome: Outcome, entries: Mapping[str, Mapping[str, Any]], *, static: bool) -> int:
+def exit_code(exitstatus: int, outcome: Outcome, entries: Mapping[str, DrafterReport], *, static: bool) -> int:
     """Return the exit code; the first rule that applies.
 
     pytest's own 4 (usage), 3 (internal error) and 2 (interrupted); 11 if something could not be probed; 1 if a
@@ -27,8 +29,8 @@ def exit_code(exitstatus: int, outcome: Outcome, entries: Mapping[str, Mapping[s
     """
     if exitstatus in _PYTESTS_OWN:
         return exitstatus
-    gates = {entry["gate"] for entry in entries.values()}
-    undecided = [name for name in outcome.wanted if entries.get(name, {}).get("verdict") is None]
+    gates = {entry.gate for entry in entries.values()}
+    undecided = outcome.wanted - {name for name, entry in entries.items() if entry.verdict is not None}
     if "impossible" in outcome.failures:
         return IMPOSSIBLE
     if "failed" in outcome.failures or "fail" in gates:

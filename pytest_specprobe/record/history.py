@@ -6,8 +6,8 @@ itself was left open. Such a run must be kept: without it there would never be r
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import UnionType
 from typing import Any, Self
@@ -15,7 +15,10 @@ from typing import Any, Self
 from pytest_specprobe.measure.load import BUSY_MACHINE, CROWDED_MACHINE
 from pytest_specprobe.record import journal
 from pytest_specprobe.record.key import Key, key_of
+from pytest_specprobe.record.model.acceptance import Acceptance, AcceptanceRow
 from pytest_specprobe.record.model.estimate import Estimate
+from pytest_specprobe.record.model.report import DrafterReport, Report
+from pytest_specprobe.record.model.throughput import SpeedRow, Throughput
 
 SCHEMA = 1
 NAME = "history.jsonl"
@@ -140,27 +143,26 @@ class History:
         return History(tuple(run for run in self.runs if run.drafter == drafter), self.skipped)
 
 
-def run_of(report: Mapping[str, Any], entry: Mapping[str, Any], *, commit: str | None = None) -> Run | None:
+def run_of(report: Report, entry: DrafterReport, *, commit: str | None = None) -> Run | None:
     """Return the run of one drafter's entry; None if nothing was measured, or its key is not known."""
     key = key_of(report, entry)
-    if key is None or entry["acceptance"] is None:
+    if key is None or entry.acceptance is None:
         return None
-    throughput = entry["throughput"] or {}
-    values = {"accept_length": entry["acceptance"]["accept_length"]}
-    values |= {name: throughput[name] for name in VALUES if throughput.get(name)} | values
+    speeds = {name: getattr(entry.throughput, name, None) for name in VALUES}
+    values = {**speeds, "accept_length": entry.acceptance.accept_length}
     return Run(
-        created=report["created"],
-        tool=report["tool"]["version"],
+        created=report.created,
+        tool=report.tool.version,
         commit=commit,
-        drafter=entry["name"],
-        target=entry["target"],
-        verdict=entry["verdict"],
-        gate=entry["gate"],
+        drafter=entry.name,
+        target=entry.target,
+        verdict=entry.verdict,
+        gate=entry.gate,
         quiet=not _shared_cpu(entry, BUSY_MACHINE, CROWDED_MACHINE),
         crowded=_shared_cpu(entry, CROWDED_MACHINE),
         key=key,
-        values=values,
-        rows=_rows(entry["acceptance"]["prompts"], throughput.get("prompts", ())),
+        values={name: estimate.model_dump() for name, estimate in values.items() if estimate},
+        rows=_rows(entry.acceptance, entry.throughput),
     )
 
 
@@ -199,30 +201,26 @@ def _when(run: Run) -> tuple[str, str]:
     return run.created, run.id
 
 
-def _rows(acceptance: Sequence[Mapping[str, Any]], speed: Sequence[Mapping[str, Any]]) -> tuple[Row, ...]:
-    fast = {row["id"]: row for row in speed}
-    rows = []
-    for row in acceptance:
-        if row["dropped"] is not None:
-            continue
-        timed = fast.get(row["id"], {})
-        rows.append(
-            Row(
-                id=row["id"],
-                workload=row["workload"],
-                rounds=row["rounds"],
-                accepted=row["accepted"],
-                tokens=timed.get("tokens"),
-                decode_s=_seconds(timed.get("decode_s")),
-                baseline_tokens=timed.get("baseline_tokens"),
-                baseline_decode_s=_seconds(timed.get("baseline_decode_s")),
-            )
-        )
-    return tuple(rows)
+def _rows(acceptance: Acceptance, throughput: Throughput | None) -> tuple[Row, ...]:
+    timed = {row.id: row for row in (throughput.prompts if throughput else ())}
+    return tuple(_row(row, timed.get(row.id)) for row in acceptance.prompts if row.dropped is None)
 
 
-def _shared_cpu(entry: Mapping[str, Any], *ids: str) -> bool:
-    return any(finding["id"] in ids and finding["status"] == "fail" for finding in entry["checks"])
+def _row(row: AcceptanceRow, timed: SpeedRow | None) -> Row:
+    counted = Row(id=row.id, workload=row.workload, rounds=row.rounds, accepted=row.accepted)
+    if timed is None:
+        return counted
+    return replace(
+        counted,
+        tokens=timed.tokens,
+        decode_s=_seconds(timed.decode_s),
+        baseline_tokens=timed.baseline_tokens,
+        baseline_decode_s=_seconds(timed.baseline_decode_s),
+    )
+
+
+def _shared_cpu(entry: DrafterReport, *ids: str) -> bool:
+    return any(finding.id in ids and finding.status == "fail" for finding in entry.checks)
 
 
 def _seconds(value: float | None) -> float | None:

@@ -7,8 +7,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from pydantic import JsonValue
+
+from pytest_specprobe.record.model.base import Model
+from pytest_specprobe.record.model.report import DrafterReport, Report
+from pytest_specprobe.record.model.servers import Machine, ServerReport
 from pytest_specprobe.server.client import is_loopback
 
 # Counts up whenever the same run would give other numbers, or a key holds more, so that old numbers are not held
@@ -38,7 +42,7 @@ class Key:
     server's variables that change its speed (None for a server of which only the URL is known).
     """
 
-    parts: Mapping[str, Any]
+    parts: Mapping[str, JsonValue]
 
     @property
     def id(self) -> str:
@@ -49,7 +53,7 @@ class Key:
         """Return the key without the parts of these names."""
         return Key({name: part for name, part in self.parts.items() if name not in names})
 
-    def differences(self, other: "Key") -> dict[str, tuple[Any, Any]]:
+    def differences(self, other: "Key") -> dict[str, tuple[JsonValue, JsonValue]]:
         """Return the parts that differ: name -> (this one's, the other's).
 
         Flags and variables one by one (``flags.NAME``, ``environment.NAME``).
@@ -58,37 +62,39 @@ class Key:
         return {k: (one.get(k), two.get(k)) for k in sorted({*one, *two}) if one.get(k) != two.get(k)}
 
 
-def key_of(report: Mapping[str, Any], entry: Mapping[str, Any]) -> Key | None:
+def key_of(report: Report, entry: DrafterReport) -> Key | None:
     """Return the key of one drafter's run; None if something in it is not known, so that nothing may be compared."""
-    server, workload, throughput, digests = (
-        entry.get(name) for name in ("server", "workload", "throughput", "digests")
-    )
-    if not (server and workload and digests and server["version"] and server["flags"]):
+    server, workload, throughput, digests = entry.server, entry.workload, entry.throughput, entry.digests
+    if not (server and workload and server.version and server.flags and digests.drafter and digests.target):
         return None
-    if not (digests["drafter"] and digests["target"]):
-        return None
-    where, rendered = _where(report["machine"], server), workload.get("rendered", _UNRECORDED)
+    where, rendered = _where(report.machine, server), _recorded(workload, "rendered")
     if where is None or rendered is None:
         return None
-    speculation = entry["speculation"]
+    speculation = entry.speculation
     return Key({
         "method": METHOD,
-        "engine": f"SGLang {server['version']}",
-        "device": server["device"],
+        "engine": f"SGLang {server.version}",
+        "device": server.device,
         "hardware": where,
-        "environment": server.get("environment", _UNRECORDED),
-        "target": digests["target"],
-        "drafter": digests["drafter"],
+        "environment": _recorded(server, "environment"),
+        "target": digests.target,
+        "drafter": digests.drafter,
         "workload": prompts_part(
-            workload["digest"],
-            thinking=workload.get("thinking"),
-            max_new_tokens=workload.get("max_new_tokens", DEFAULT_NEW_TOKENS),
+            workload.digest,
+            thinking=workload.thinking,
+            max_new_tokens=DEFAULT_NEW_TOKENS if workload.max_new_tokens is None else workload.max_new_tokens,
         ),
-        "rendered": workload.get("undated") or rendered,
-        "speculation": "/".join(str(speculation[n]) for n in ("num_steps", "eagle_topk", "num_draft_tokens")),
-        "concurrency": throughput["concurrency"] if throughput else None,
-        "flags": _flags(server["flags"]),
+        "rendered": workload.undated or rendered,
+        "speculation": f"{speculation.num_steps}/{speculation.eagle_topk}/{speculation.num_draft_tokens}",
+        "concurrency": throughput.concurrency if throughput else None,
+        "flags": _flags(server.flags),
     })  # fmt: skip
+
+
+def _recorded(part: Model, name: str) -> JsonValue:
+    """Return a field of a report; one that it was written without is not null."""
+    value: JsonValue = getattr(part, name)
+    return value if name in part.model_fields_set else _UNRECORDED
 
 
 def prompts_part(digest: str, *, thinking: bool | None, max_new_tokens: int = DEFAULT_NEW_TOKENS) -> str:
@@ -98,45 +104,45 @@ def prompts_part(digest: str, *, thinking: bool | None, max_new_tokens: int = DE
     return digest + told + limit
 
 
-def _where(machine: Mapping[str, Any], server: Mapping[str, Any]) -> str | None:
+def _where(machine: Machine, server: ServerReport) -> str | None:
     """Return what the server ran on; None where that is not known.
 
     Of an attached server that nothing vouches for, the URL's host must do: the same host is the same hardware until
     its owner says otherwise. A loopback address is another server on every machine, so this machine is named too.
     """
-    device, host = server.get("local_device", server["device"]), server.get("host")
+    device = server.local_device if "local_device" in server.model_fields_set else server.device
     if device in {"cuda", "cpu"}:
         # of an attached server too: a record of this machine vouches for it
-        known = server.get("environment", _UNRECORDED) is not None
+        known = _recorded(server, "environment") is not None
         return hardware(machine, device=device) if known else None
-    if host is None:
+    if server.host is None:
         return None
-    here = f" of {hardware(machine, device='cpu')}; {hardware(machine, device='cuda')}" if is_loopback(host) else ""
-    return f"attached at {host}{here}"
+    here = f" of {hardware(machine, device='cpu')}; {hardware(machine, device='cuda')}"
+    return f"attached at {server.host}{here if is_loopback(server.host) else ''}"
 
 
-def hardware(machine: Mapping[str, Any], *, device: str) -> str:
+def hardware(machine: Machine, *, device: str) -> str:
     """Return what a server on this machine runs on, as text; ``device`` is cuda or cpu."""
     if device == "cpu":
-        return f"{machine['cores']} cores, {machine['cpu']}"
-    names = list(machine["gpus"])
+        return f"{machine.cores} cores, {machine.cpu}"
+    names = machine.gpus
     return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "no GPU seen"
 
 
-def _flags(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _flags(settings: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     # null, false, zero and empty all mean that a setting is off; SGLang's versions differ in which they say
     kept = {k: v for k, v in settings.items() if v and k not in _NOT_FLAGS and not k.startswith("_")}
     return {name: _short(value) for name, value in sorted(kept.items())}
 
 
-def _short(value: Any) -> Any:
+def _short(value: JsonValue) -> JsonValue:
     """Keep records small: a long value is compared by its digest."""
     text = json.dumps(value, sort_keys=True)
     return value if len(text) <= _LONGEST else f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-def _flat(parts: Mapping[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flat(parts: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    flat: dict[str, JsonValue] = {}
     for name, part in parts.items():
         flat |= {f"{name}.{key}": value for key, value in part.items()} if isinstance(part, Mapping) else {name: part}
     return flat

@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -72,18 +72,6 @@ class Change:
         if r.low > 1 and r.value > 1 + least:
             return "improved"
         return "steady" if 1 - least < r.low and r.high < 1 + least else "cannot tell"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the change as JSON."""
-        return {
-            "measure": self.measure,
-            "trend": self.trend,
-            "ratio": self.ratio and self.ratio.to_json(),
-            "references": self.references,
-            "minimum": self.minimum,
-            "spread": self.spread,
-            "noisy": self.noisy,
-        }
 
 
 def compare(run: Run, references: Sequence[Run], *, minimum: float = MINIMUM) -> tuple[Change, ...]:

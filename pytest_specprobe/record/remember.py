@@ -12,7 +12,6 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from filelock import Timeout
 
@@ -20,7 +19,10 @@ from pytest_specprobe.decide.gate import GateCheck, Result, worst
 from pytest_specprobe.decide.verdict import Decision, with_past
 from pytest_specprobe.reading import Unreadable
 from pytest_specprobe.record import history
+from pytest_specprobe.record.build import as_model
 from pytest_specprobe.record.history import Run, run_of
+from pytest_specprobe.record.model.history import History
+from pytest_specprobe.record.model.report import DrafterReport, Report
 from pytest_specprobe.record.regression import LAST, MINIMUM, Change, compare, judged, trend
 
 logger = logging.getLogger(__name__)
@@ -86,11 +88,11 @@ class Past:
                 yield _result(change), _said(change, which)
 
 
-def look_back(report: Mapping[str, Any], entry: Mapping[str, Any], *, folder: Path, limit: float) -> Past:
+def look_back(report: Report, entry: DrafterReport, *, folder: Path, limit: float) -> Past:
     """Hold one drafter's entry against ``folder``'s history; ``limit`` (0: none) is the least change that counts."""
     run = run_of(report, entry)
     if run is None:
-        return Past(run=None, problem=_NO_KEY if entry["acceptance"] is not None else None)
+        return Past(run=None, problem=_NO_KEY if entry.acceptance is not None else None)
     try:
         found = history.read(folder)
     except Unreadable as error:
@@ -135,12 +137,12 @@ class Remembered:
     """A drafter's run beside its past: the decision on both, and ``history`` of the entry (None: no run)."""
 
     decision: Decision
-    history: dict[str, Any] | None
+    history: History | None
 
 
 def remember(
-    report: Mapping[str, Any],
-    entry: Mapping[str, Any],
+    report: Report,
+    entry: DrafterReport,
     decision: Decision,
     *,
     folder: Path,
@@ -181,18 +183,16 @@ def _beside(decision: Decision, past: Past, *, limit: float) -> Decision:
     return with_past(decision, past.check(limit=limit)) if limit else decision
 
 
-def _told(past: Past, *, kept: bool, problem: str | None) -> dict[str, Any]:
-    return {
-        "key": past.run and past.run.key.id,
-        "kept": kept,
-        "problem": problem,
-        "trend": trend(past.changes) if past.changes else None,
-        "changes": [change.to_json() for change in past.changes],
-        "runs": [
-            {"created": r.created, "commit": r.commit, "values": {n: dict(v) for n, v in r.values.items()}}
-            for r in past.runs
-        ],
-    }
+def _told(past: Past, *, kept: bool, problem: str | None) -> History:
+    return as_model(
+        History,
+        key=past.run and past.run.key.id,
+        kept=kept,
+        problem=problem,
+        trend=trend(past.changes) if past.changes else None,
+        changes=past.changes,
+        runs=past.runs,
+    )
 
 
 def _said(change: Change, which: str) -> str:

@@ -6,6 +6,7 @@ does.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 from unittest import mock
 
@@ -13,7 +14,7 @@ from pytest_specprobe.decide import breakeven
 from pytest_specprobe.decide.evidence import Evidence
 from pytest_specprobe.decide.outlook import outlook as outlook_of
 from pytest_specprobe.decide.predicted import predict_shorter
-from pytest_specprobe.decide.sweep import cannot_win, sweep_best, sweep_rows
+from pytest_specprobe.decide.sweep import cannot_win
 from pytest_specprobe.decide.verdict import decide as decide_on
 from pytest_specprobe.errors import MeasurementError, SpecprobeError
 from pytest_specprobe.findings import Finding
@@ -34,6 +35,10 @@ from pytest_specprobe.measure.texts import check_texts, dropped_prompts
 from pytest_specprobe.measure.throughput import KnownBaseline, SpeedRow, Throughput, declared, measure_throughput
 from pytest_specprobe.measure.traffic import Prefilled, check_prefilled, check_traffic
 from pytest_specprobe.profiles import Gate, Speculation
+from pytest_specprobe.record import build
+from pytest_specprobe.record.build import as_model
+from pytest_specprobe.record.model.checks import GateCheck
+from pytest_specprobe.record.model.report import Ranking
 
 Json = dict[str, Any]
 Rows = Sequence[Mapping[str, Any]]
@@ -62,7 +67,7 @@ def _finding(f: Mapping[str, Any]) -> Finding:
 
 
 def _told(findings: Sequence[Finding] | Finding) -> list[Json]:
-    return [f.to_json() for f in ([findings] if isinstance(findings, Finding) else findings)]
+    return [asdict(f) for f in ([findings] if isinstance(findings, Finding) else findings)]
 
 
 # --- estimates --------------------------------------------------------------------------------------------------
@@ -92,28 +97,31 @@ def _known(baseline: Mapping[str, Any]) -> KnownBaseline:
 
 
 def acceptance(rows: Rows, **more: Any) -> Json:
-    return _acceptance(rows, **more).to_json()
+    return build.acceptance_of(_acceptance(rows, **more)).document()
 
 
 def throughput(rows: Rows, **more: Any) -> Json:
-    return _throughput(rows, **more).to_json()
+    whole = build.throughput_of(_throughput(rows, **more)).document()
+    return {name: value for name, value in whole.items() if name != "curve"}
 
 
 def curve(levels: Sequence[Mapping[str, Any]]) -> Json:
     """``levels``: the arguments of one throughput pass each."""
     found = curve_of([_throughput(**level) for level in levels])
-    return {"points": found.to_json(), "pays_up_to": found.pays_up_to}
+    points = build.throughput_of(found.points[0], found).document()["curve"]
+    return {"points": points, "pays_up_to": found.pays_up_to}
 
 
 def sampled(rows: Rows, greedy: Rows, *, temperature: float, dropped: Mapping[str, str] | None = None) -> Json:
     held = _acceptance(greedy)
-    return measure_sampled(_generations(rows), held, temperature=temperature, dropped=dropped or {}).to_json()
+    found = measure_sampled(_generations(rows), held, temperature=temperature, dropped=dropped or {})
+    return build.sampled_of(found).document()
 
 
 def predicted(rows: Rows, speed: Mapping[str, Any] | None, *, depth: int) -> list[Json]:
     timed = None if speed is None else _throughput(**speed)
     found = predict_shorter(_acceptance(rows, depth=depth), timed)
-    return [bracket.to_json() | {"can_pay": bracket.can_pay} for bracket in found]
+    return [build.predicted_of(bracket).document() | {"can_pay": bracket.can_pay} for bracket in found]
 
 
 def dropped(rows: Rows) -> dict[str, str]:
@@ -127,10 +135,12 @@ def repeats(ids: Sequence[int]) -> str | None:
 def ranking(measure: str, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Json:
     """``runs``: by name the rows of ``acceptance.prompts`` or ``throughput.prompts`` of a report."""
     if measure == "accept_length":
-        return compare_acceptance(
+        found = compare_acceptance(
             {n: [PromptRow(**{**r, "histogram": tuple(r["histogram"])}) for r in rows] for n, rows in runs.items()}
-        ).to_json()
-    return compare_speed({name: [SpeedRow(**row) for row in rows] for name, rows in runs.items()}).to_json()
+        )
+    else:
+        found = compare_speed({name: [SpeedRow(**row) for row in rows] for name, rows in runs.items()})
+    return as_model(Ranking, found).document()
 
 
 def break_even(**numbers: Any) -> Json:
@@ -139,7 +149,8 @@ def break_even(**numbers: Any) -> Json:
     point = breakeven.break_even(**numbers)
     look = outlook_of(point, accept_length=length, min_headroom=least)
     read = breakeven.reading(point, length, min_headroom=least)
-    return point.to_json() | {"reading": read, "outlook": look.to_json(), "lines": list(look.lines())}
+    told: Json = {"reading": read, "outlook": build.outlook_of(look).document(), "lines": list(look.lines())}
+    return build.break_even_of(point).document() | told
 
 
 def measured_break_even(length: Mapping[str, Any], *, accept_length: float, min_headroom: float, **more: Any) -> Json:
@@ -147,7 +158,7 @@ def measured_break_even(length: Mapping[str, Any], *, accept_length: float, min_
     assert estimate is not None
     point = breakeven.measured_break_even(estimate, **more)
     look = outlook_of(point, accept_length=accept_length, min_headroom=min_headroom)
-    return {"break_even": point.to_json(), "outlook": look.to_json()}
+    return {"break_even": build.break_even_of(point).document(), "outlook": build.outlook_of(look).document()}
 
 
 # --- decision ---------------------------------------------------------------------------------------------------
@@ -159,7 +170,17 @@ def decision(
     """``seen``: the estimates of ``Evidence`` by name, and ``break_even_length``, ``round_s`` and ``depth``."""
     asked = Gate(**gate)
     found = decide_on(None if seen is None else _evidence(seen, asked), gate=asked, findings=map(_finding, findings))
-    return found.to_json() | {"culprit": found.culprit}
+    checks = [as_model(GateCheck, check).document() for check in found.gate_checks]
+    return {
+        "verdict": found.verdict,
+        "candidates": list(found.candidates),
+        "gate": found.gate,
+        "gate_checks": checks,
+        "reasons": list(found.reasons),
+        "next": list(found.next),
+        "more_prompts": found.more_prompts,
+        "culprit": found.culprit,
+    }
 
 
 def _evidence(seen: Mapping[str, Any], gate: Gate) -> Evidence:
@@ -233,7 +254,8 @@ def check_same_texts(
     asked = [
         {"id": q.prompt_id, "at": q.position, "before": list(q.input_ids[:4])} for q in questions(own, base, prompts)
     ]
-    return found.to_json() | {"finding": check_texts_equal(found).to_json(), "asked": asked}
+    more: Json = {"finding": asdict(check_texts_equal(found)), "asked": asked}
+    return build.losslessness_of(found).document() | more
 
 
 def check_stored_baseline(rows: Rows, known: Mapping[str, Any] | None) -> list[Json]:
@@ -321,7 +343,9 @@ def sweep(
     passed = _acceptance(**probe)
     brackets = predict_shorter(passed, arms[0].throughput)
     return {
-        "rows": sweep_rows(found, probe=passed, predicted=brackets, gate=Gate(**gate or {})),
-        "best": sweep_best(found),
+        "rows": [
+            row.document() for row in build.sweep_of(found, probe=passed, predicted=brackets, gate=Gate(**gate or {}))
+        ],
+        "best": build.sweep_best_of(found).document(),
         "cannot_win": {name: cannot_win(_setting(name), arms) for name in settings},
     }

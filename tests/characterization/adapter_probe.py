@@ -23,6 +23,7 @@ from pytest_specprobe.probe.plan import DrafterPlan
 from pytest_specprobe.probe.preflight import Place, Preflight
 from pytest_specprobe.probe.session import ProbeSession
 from pytest_specprobe.profiles import Speculation, load_profiles
+from pytest_specprobe.record.model import servers as record_servers
 from pytest_specprobe.server.nvidia_smi import Gpu
 from pytest_specprobe.server.spec import ServerSpec
 from pytest_specprobe.settings import Settings
@@ -45,15 +46,9 @@ speculation = {{ num_steps = {steps}, eagle_topk = {topk}, num_draft_tokens = {t
 {drafter}
 gate = {{ {gate} }}
 """
-MACHINE = {
-    "cpu": "a CPU",
-    "cores": 8,
-    "memory_gib": 64.0,
-    "system": "Linux 6",
-    "python": "3.11.9",
-    "gpus": [],
-    "gpu_driver": None,
-}
+MACHINE = record_servers.Machine(
+    cpu="a CPU", cores=8, memory_gib=64.0, system="Linux 6", python="3.11.9", gpus=(), gpu_driver=None
+)
 
 
 def _boot(machine: Machine, spec: Any, *, label: str = "", again: Any = None, **_: Any) -> Any:

@@ -16,10 +16,12 @@ from pytest_specprobe.decide.gate import GateCheck, worst
 from pytest_specprobe.decide.verdict import Decision
 from pytest_specprobe.record import history
 from pytest_specprobe.record.baselines import StoredBaseline, baseline_key, find
+from pytest_specprobe.record.build import DECIDED, decided
 from pytest_specprobe.record.exit import Outcome, exit_code
 from pytest_specprobe.record.html import page
 from pytest_specprobe.record.key import Key, key_of
 from pytest_specprobe.record.markdown import markdown
+from pytest_specprobe.record.model.report import DrafterReport, Report
 from pytest_specprobe.record.read import report_of
 from pytest_specprobe.record.remember import remember
 from pytest_specprobe.record.terminal import summary
@@ -81,14 +83,19 @@ def html_text(whole: str) -> str:
 def exit_status(
     status: int, *, failures: Sequence[Any], wanted: Sequence[str], entries: Mapping[str, Json], static: bool = False
 ) -> int:
-    return exit_code(status, Outcome(set(failures), set(wanted)), entries, static=static)
+    reports = {name: DrafterReport.model_construct(None, **entry) for name, entry in entries.items()}
+    return exit_code(status, Outcome(set(failures), set(wanted)), reports, static=static)
 
 
 # --- keys and the past ------------------------------------------------------------------------------------------
 
 
+def _models(report: Json, entry: Json) -> tuple[Report, DrafterReport]:
+    return report_of(report), report_of({**report, "drafters": [entry]}).drafters[0]
+
+
 def key(report: Json, entry: Json) -> Json | None:
-    found = key_of(report, entry)
+    found = key_of(*_models(report, entry))
     return None if found is None else {"id": found.id, "parts": dict(found.parts)}
 
 
@@ -97,7 +104,7 @@ def key_differences(one: Mapping[str, Any], two: Mapping[str, Any]) -> Json:
 
 
 def history_line(report: Json, entry: Json, *, commit: str | None = None) -> Json | None:
-    run = history.run_of(report, entry, commit=commit)
+    run = history.run_of(*_models(report, entry), commit=commit)
     return None if run is None else {"id": run.id, "line": run.to_json()}
 
 
@@ -136,12 +143,14 @@ def remembered(
         if before:
             file.write_text("".join(f"{line}\n" for line in before), encoding="utf-8")
         for entry in copy["drafters"]:
-            told = remember(copy, entry, decision_of(entry), folder=folder, limit=limit, environ=environ or {})
-            entry |= {**told.decision.to_json(), "history": told.history or entry["history"]}
-        after = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+            seen, own = _models(copy, entry)
+            told = remember(seen, own, decision_of(entry), folder=folder, limit=limit, environ=environ or {})
+            after = decided(own, told.decision, history=told.history or own.history)
+            entry.update(after.model_dump(mode="json", include={*DECIDED, "history"}))
+        lines_after = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         text = json.dumps(copy).replace(name, "FOLDER")
     found: Json = json.loads(text)
-    return found, [json.loads(line) for line in after[len(before) :]]
+    return found, [json.loads(line) for line in lines_after[len(before) :]]
 
 
 def stored_baseline(line: Mapping[str, Any], *, now: str) -> Json:

@@ -1,6 +1,7 @@
 """Break-even arithmetic, against the founding probe's numbers and its own equations."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from pytest_specprobe.decide.breakeven import (
     required_acceptance,
 )
 from pytest_specprobe.measure.records import Estimate
+from pytest_specprobe.record.build import break_even_of
 
 AQ = ["breakeven", "--baseline", "82", "--tok-s", "52", "--accept-length", "1.5", "--steps", "2"]
 SCRATCH = ["breakeven", "--baseline", "82", "--tok-s", "60", "--accept-length", "2.0", "--steps", "2"]
@@ -67,7 +69,7 @@ def test_break_even_grows_with_the_baseline_and_the_round(s: float, base: float,
         assert other.accept_length > point.accept_length
         assert other.headroom < point.headroom
         assert other.ceiling_speedup < point.ceiling_speedup
-    json.dumps(point.to_json(), allow_nan=False)
+    json.dumps(break_even_of(point).document(), allow_nan=False)
 
 
 def test_the_interval_is_carried_through() -> None:
@@ -79,9 +81,9 @@ def test_the_interval_is_carried_through() -> None:
     assert point.headroom_interval.low == pytest.approx(reach / 2.2)
     assert point.headroom_interval.high == pytest.approx(reach / 1.9)
     assert point.required_acceptance == required_acceptance(2.0, depth=2)
-    assert point.to_json()["intervals"] == {
-        "accept_length": point.accept_length_interval.to_json(),
-        "headroom": point.headroom_interval.to_json(),
+    assert break_even_of(point).document()["intervals"] == {
+        "accept_length": asdict(point.accept_length_interval),
+        "headroom": asdict(point.headroom_interval),
     }
 
 
@@ -114,7 +116,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], argv: list[str], words:
 def test_the_commands_json_is_the_reports_object(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*AQ, "--json"]) == 0
     got = json.loads(capsys.readouterr().out)
-    assert got == break_even(round_s=1.5 / 52, baseline_tok_per_s=82, depth=2).to_json()
+    assert got == break_even_of(break_even(round_s=1.5 / 52, baseline_tok_per_s=82, depth=2)).document()
     assert got["intervals"] is None
     assert {"accept_length", "max_accept_length", "required_acceptance", "headroom", "ceiling_speedup"} <= got.keys()
 

@@ -6,6 +6,7 @@ import pytest
 
 from pytest_specprobe.decide.breakeven import break_even
 from pytest_specprobe.decide.outlook import outlook, published
+from pytest_specprobe.record.build import outlook_of
 
 FOUNDING = break_even(round_s=1.5 / 52, baseline_tok_per_s=82, depth=2)
 
@@ -21,7 +22,7 @@ def test_the_founding_story() -> None:
     assert "now: accept length 1.50, as 37% acceptance at every position gives" in text
     assert "below a round time of 27.1 ms; it is 28.8 ms" in text
     assert "a bound, not a promise" in text
-    json.dumps(got.to_json(), allow_nan=False)
+    json.dumps(outlook_of(got).document(), allow_nan=False)
 
 
 def test_published_drafters_of_that_depth_hardly_get_there() -> None:
@@ -41,7 +42,7 @@ def test_out_of_reach() -> None:
 def test_a_depth_without_facts_says_so() -> None:
     got = outlook(break_even(round_s=0.02, baseline_tok_per_s=82, depth=40), accept_length=1.5)
     assert got.published == ()
-    assert got.to_json()["published"] == {
+    assert outlook_of(got).document()["published"] == {
         "count": 0, "best": None, "median": None, "at_break_even": 0, "best_from": None
     }  # fmt: skip
 

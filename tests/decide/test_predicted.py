@@ -10,6 +10,7 @@ from pytest_specprobe.decide.predicted import lower_length, predict_shorter
 from pytest_specprobe.measure.acceptance import measure_acceptance
 from pytest_specprobe.measure.records import Generation
 from pytest_specprobe.measure.throughput import declared, measure_throughput
+from pytest_specprobe.record.build import predicted_of
 
 
 def chain(hits: Any, steps: int) -> list[int]:
@@ -71,7 +72,7 @@ def test_brackets_of_one_run() -> None:
     assert one.tok_per_s_high == pytest.approx(120)
     assert one.speedup_low == pytest.approx((1 + 4 / 6) / 0.03 / 60)
     assert one.can_pay is True
-    json.dumps([p.to_json() for p in (one, two)], allow_nan=False)
+    json.dumps([predicted_of(p).document() for p in (one, two)], allow_nan=False)
 
 
 def test_without_a_baseline_the_speed_is_open() -> None:

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from pytest_specprobe.decide.predicted import predict_shorter
-from pytest_specprobe.decide.sweep import cannot_win, sweep_best, sweep_rows
+from pytest_specprobe.decide.sweep import cannot_win
 from pytest_specprobe.measure.acceptance import Acceptance, measure_acceptance
 from pytest_specprobe.measure.records import Estimate, Generation
 from pytest_specprobe.measure.sweep import Arm, How, Parity, Sweep, Trial, measure_arm
 from pytest_specprobe.measure.throughput import declared, measure_throughput
 from pytest_specprobe.profiles import Gate, Speculation
+from pytest_specprobe.record.build import sweep_best_of, sweep_of
 
 ONE, TWO, THREE = (Speculation(num_steps=k, eagle_topk=1, num_draft_tokens=k + 1) for k in (1, 2, 3))
 TREE = Speculation(num_steps=3, eagle_topk=4, num_draft_tokens=12)
@@ -46,7 +47,8 @@ def probe() -> Acceptance:
 
 
 def rows(sweep: Sweep, **more: Any) -> dict[str, dict[str, Any]]:
-    got = sweep_rows(sweep, probe=more.pop("probe", probe()), predicted=more.pop("predicted", ()), gate=Gate())
+    made = sweep_of(sweep, probe=more.pop("probe", probe()), predicted=more.pop("predicted", ()), gate=Gate())
+    got: list[dict[str, Any]] = [row.document() for row in made]
     json.dumps(got, allow_nan=False)
     return {row["setting"]: row for row in got}
 
@@ -137,9 +139,9 @@ def test_the_speed_of_a_shared_boot_is_labelled_until_parity_is_shown(parity: Es
 
 
 def test_the_best_setting_says_how_it_is_protected_from_luck() -> None:
-    better = sweep_best(sweep(arm(TWO, 0.02), arm(ONE, 0.010), arm(THREE, 0.03)))
-    assert (better["setting"], better["own"], better["surely_better"]) == ("1/1/2", "2/1/3", True)
-    assert better["settings"] == 3
-    assert better["confidence"] == pytest.approx(1 - 0.05 / 3)
-    own = sweep_best(sweep(arm(TWO, 0.02), arm(ONE, 0.02)))
-    assert (own["setting"], own["over_own"], own["surely_better"]) == ("2/1/3", None, False)
+    better = sweep_best_of(sweep(arm(TWO, 0.02), arm(ONE, 0.010), arm(THREE, 0.03)))
+    assert (better.setting, better.own, better.surely_better) == ("1/1/2", "2/1/3", True)
+    assert better.settings == 3
+    assert better.confidence == pytest.approx(1 - 0.05 / 3)
+    own = sweep_best_of(sweep(arm(TWO, 0.02), arm(ONE, 0.02)))
+    assert (own.setting, own.over_own, own.surely_better) == ("2/1/3", None, False)

@@ -1,6 +1,7 @@
 """The table of verdicts: each row, each boundary, what stays possible, and the gate on top."""
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -118,7 +119,7 @@ def test_the_first_row_that_applies(changes: dict[str, Any], verdict: str) -> No
     got = decide(seen(**changes), gate=GATE)
     assert got.verdict == verdict
     assert verdict == "undecided" or got.candidates == (verdict,)
-    json.dumps(got.to_json(), allow_nan=False)
+    json.dumps(asdict(got), allow_nan=False)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pytest_specprobe.errors import MeasurementError
 from pytest_specprobe.measure.acceptance import measure_acceptance
 from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.record.build import acceptance_of
 
 Make = Callable[..., Generation]
 
@@ -84,7 +85,7 @@ def test_dropped_prompts_are_in_no_number_but_in_the_rows(make: Make) -> None:
     assert got.rounds == 12
     assert got.measured == 4
     assert [row.id for row in got.dropped] == ["loop"]
-    assert got.to_json()["dropped"] == {"loop": "target text loops"}
+    assert acceptance_of(got).dropped == {"loop": "target text loops"}
     assert got.prompts[-1].rounds == 60
 
 
@@ -154,5 +155,5 @@ def test_identities_hold_for_any_histograms(make: Make, data: st.DataObject) -> 
     assert values == sorted(values, reverse=True)
     assert sum(values) == pytest.approx(got.accept_length.value - 1)
     assert 1 <= got.accept_length.low <= got.accept_length.high <= depth + 1
-    text = json.dumps(got.to_json(), allow_nan=False)
+    text = json.dumps(acceptance_of(got).document(), allow_nan=False)
     assert json.loads(text)["histogram"] == list(got.histogram)

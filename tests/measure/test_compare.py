@@ -12,6 +12,8 @@ from pytest_specprobe.measure.acceptance import PromptRow, measure_acceptance
 from pytest_specprobe.measure.compare import compare_acceptance, compare_speed
 from pytest_specprobe.measure.records import Generation
 from pytest_specprobe.measure.throughput import SpeedRow, measure_throughput
+from pytest_specprobe.record.build import as_model
+from pytest_specprobe.record.model.report import Ranking as RankingModel
 
 Make = Callable[..., Generation]
 
@@ -34,7 +36,7 @@ def test_a_difference_that_single_intervals_hide_is_seen_in_pairs(make: Make) ->
     assert got.lead["aq"].low > 1
     assert got.estimates["aq"].high > got.estimates["scratch"].low
     assert got.chances["scratch"] > 0.99
-    json.dumps(got.to_json(), allow_nan=False)
+    json.dumps(as_model(RankingModel, got).document(), allow_nan=False)
 
 
 def test_no_winner_between_equals(make: Make) -> None:

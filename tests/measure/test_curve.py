@@ -8,6 +8,7 @@ import pytest
 from pytest_specprobe.measure.curve import curve
 from pytest_specprobe.measure.records import Generation
 from pytest_specprobe.measure.throughput import Throughput, measure_throughput
+from pytest_specprobe.record.build import throughput_of
 
 Make = Callable[..., Generation]
 
@@ -24,16 +25,18 @@ def test_it_pays_up_to_a_level(make: Make, plain: Make) -> None:
     got = curve(passes)
     assert [p.concurrency for p in got.points] == [1, 4, 8, 16]
     assert got.pays_up_to == 4  # at 8 it does not; that 16 would again does not make 16 the answer
-    data = json.loads(json.dumps(got.to_json(), allow_nan=False))
-    assert data[0]["aggregate_tok_per_s"] == pytest.approx(164)
-    assert data[0]["aggregate_speedup"] == pytest.approx(2.0)
+    data = throughput_of(got.points[0], got).curve
+    assert data is not None
+    json.dumps(data[0].document(), allow_nan=False)
+    assert data[0].aggregate_tok_per_s == pytest.approx(164)
+    assert data[0].aggregate_speedup == pytest.approx(2.0)
 
 
 def test_without_a_baseline_nothing_pays(make: Make, plain: Make) -> None:
     got = curve([level(make, plain, 1, token_s=None)])
     assert got.pays_up_to is None
-    assert got.to_json()[0]["speedup"] is None
-    assert got.to_json()[0]["aggregate_speedup"] is None
+    assert got.points[0].speedup is None
+    assert got.points[0].aggregate_speedup is None
 
 
 def test_a_level_twice_is_refused(make: Make, plain: Make) -> None:

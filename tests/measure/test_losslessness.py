@@ -6,6 +6,7 @@ import pytest
 
 from pytest_specprobe.measure.losslessness import Best, Question, check_texts_equal, compare_texts, questions
 from pytest_specprobe.measure.records import Generation, Prompt
+from pytest_specprobe.record.build import losslessness_of
 
 Make = Callable[..., Generation]
 
@@ -47,9 +48,9 @@ BEST = {"a": Best((3, 2), 0.004), "b": Best((3, 2), 2.0), "c": Best((3, 7), 0.00
 def test_only_a_near_tie_of_just_these_two_tokens_explains(plain: Make) -> None:
     got = compare_texts(*parting(plain), best=BEST, exact=True)
     assert [d.prompt_id for d in got.unexplained] == ["b", "c", "d"], "too far apart, another token, not asked"
-    shown = got.to_json()
-    assert (shown["unexplained"], shown["near_tie"]) == (3, 0.01)
-    assert [d["near_tie"] for d in shown["divergences"]] == [True, False, False, False]
+    shown = losslessness_of(got)
+    assert (shown.unexplained, shown.near_tie) == (3, 0.01)
+    assert [d.near_tie for d in shown.divergences] == [True, False, False, False]
 
 
 @pytest.mark.parametrize(("gap", "exact", "explained"), [(0.1, True, False), (0.1, False, True), (0.3, False, False)])
@@ -90,4 +91,4 @@ def test_the_finding(plain: Make, odd: int, exact: bool, status: str, severity: 
 def test_nothing_in_common_is_no_rate(plain: Make) -> None:
     got = compare_texts([plain("a", 2)], [plain("b", 2)])
     assert got.compared == 0
-    assert got.to_json()["rate"] is None
+    assert losslessness_of(got).rate is None

@@ -7,6 +7,7 @@ import pytest
 from pytest_specprobe.measure.overhead import client_overhead
 from pytest_specprobe.measure.records import Generation
 from pytest_specprobe.measure.throughput import measure_throughput
+from pytest_specprobe.record.build import throughput_of
 from tests.measure.conftest import plain_of, request_of
 
 
@@ -37,6 +38,8 @@ def test_without_the_servers_time_nothing_is_claimed(outside: tuple[float | None
 def test_it_is_in_the_report_for_each_server() -> None:
     own = [timed(i, outside_s=0.01) for i in range(4)]
     plain = [plain_of(f"p{i}", 40) for i in range(4)]
-    shown = measure_throughput(own, baseline=plain).to_json()["client_overhead"]
-    assert shown["drafter"]["share"]["n"] == 4
-    assert shown["baseline"] is None
+    shown = throughput_of(measure_throughput(own, baseline=plain)).client_overhead
+    assert shown is not None
+    assert shown.drafter is not None
+    assert shown.drafter.share.n == 4
+    assert shown.baseline is None

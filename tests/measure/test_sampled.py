@@ -8,6 +8,7 @@ import pytest
 from pytest_specprobe.measure.acceptance import measure_acceptance
 from pytest_specprobe.measure.records import Generation
 from pytest_specprobe.measure.sampled import check_sampled, measure_sampled
+from pytest_specprobe.record.build import sampled_of
 
 Make = Callable[..., Generation]
 
@@ -19,8 +20,8 @@ def test_it_is_strict_and_paired_with_the_greedy_pass(make: Make) -> None:
     assert found.acceptance.accept_length.value == pytest.approx(1.5)
     assert found.over_greedy.value == pytest.approx(1.5 / 2.0)
     assert found.over_greedy.n == 6
-    shown = found.to_json()
-    assert (shown["temperature"], shown["rounds"], shown["accepted"]) == (0.7, 24, 12)
+    shown = sampled_of(found)
+    assert (shown.temperature, shown.rounds, shown.accepted) == (0.7, 24, 12)
 
 
 def test_what_is_dropped_greedily_is_dropped_here(make: Make) -> None:

@@ -12,6 +12,7 @@ from pytest_specprobe.measure.records import Generation, Prompt
 from pytest_specprobe.measure.statistics import combine, resample
 from pytest_specprobe.measure.sweep import Arm, Sweep, Trial, measure_arm, measure_parity, simultaneous
 from pytest_specprobe.profiles import Speculation
+from pytest_specprobe.record.build import parity_of
 
 Make = Callable[..., Generation]
 PROMPTS = [Prompt(id=f"p{i}", workload="w", text=f"text {i}", input_ids=(i,)) for i in range(3)]
@@ -170,7 +171,7 @@ def test_parity_is_shown_only_by_a_whole_interval_within_the_bound(make: Make) -
     assert not unsure.shown
     other = requests(make, THREE, round_s=0.02)
     assert measure_parity(TWO, other, alone, dropped={"p0": "loops"}).identical == 0
-    json.dumps(same.to_json(), allow_nan=False)
+    json.dumps(parity_of(same).document(), allow_nan=False)
 
 
 def test_a_setting_deeper_than_it_may_be_is_refused(make: Make) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pytest_specprobe.errors import MeasurementError
 from pytest_specprobe.measure.records import Estimate, Generation
 from pytest_specprobe.measure.throughput import KnownBaseline, declared, measure_throughput
+from pytest_specprobe.record.build import throughput_of
 
 Make = Callable[..., Generation]
 
@@ -106,10 +107,10 @@ def test_a_stored_baseline_is_as_wide_as_the_machine_may_have_changed(make: Make
 
 def test_without_a_baseline_there_is_no_speedup(make: Make) -> None:
     got = measure_throughput([make(f"p{i}", [0, 1], depth=2) for i in range(2)], baseline=None)
-    data = got.to_json()
+    data = throughput_of(got).document()
     for name in ("speedup", "baseline_tok_per_s", "baseline_source", "break_even_length", "aggregate_tok_per_s"):
         assert data[name] is None
-    assert data["latency"]["baseline"] is None
+    assert throughput_of(got).latency.baseline is None
 
 
 def test_latency_spreads_a_gap_over_its_tokens(make: Make) -> None:
@@ -167,4 +168,4 @@ def test_speedup_is_delivered_tokens_over_break_even(make: Make, plain: Make, da
     assert got.break_even_length is not None
     assert got.speedup.value == pytest.approx(got.tokens_per_round / got.break_even_length.value)
     assert got.accept_length.value == pytest.approx(got.tokens_per_round)  # nothing was trimmed
-    json.dumps(got.to_json(), allow_nan=False)
+    json.dumps(throughput_of(got).document(), allow_nan=False)

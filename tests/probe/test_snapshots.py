@@ -13,6 +13,7 @@ from pytest_specprobe.probe.measured import Measured
 from pytest_specprobe.probe.servers import ProbeServers
 from pytest_specprobe.probe.session import ProbeSession
 from pytest_specprobe.record import report as report_file
+from pytest_specprobe.record.model.report import Report
 from tests.characterization.adapter_probe import Script, probe
 from tests.characterization.world import World
 
@@ -53,8 +54,8 @@ def written(tmp_path: Path) -> list[dict[str, Any]]:
     snapshots: list[dict[str, Any]] = []
     real = report_file.write
 
-    def keep(report: dict[str, Any], *, folder: Path) -> Path:
-        snapshots.append(report)
+    def keep(report: Report, *, folder: Path) -> Path:
+        snapshots.append(report.document())
         return real(report, folder=folder)
 
     with mock.patch("pytest_specprobe.record.report.write", keep):
@@ -78,7 +79,7 @@ def test_a_report_that_breaks_its_schema_is_a_problem_and_no_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was measured is written all the same; the run cannot end green, since a problem is exit code 11."""
-    monkeypatch.setattr(session_module, "entry", lambda *given: {**entry(*given), "target": 5})
+    monkeypatch.setattr(session_module, "entry", lambda *given: entry(*given).model_copy(update={"target": 5}))
     problems: list[str] = []
     finish = ProbeSession.finish
 

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.stored import StoredBaselines
 from pytest_specprobe.profiles import Speculation, load_profiles
 from pytest_specprobe.record import baselines, history, journal
+from pytest_specprobe.record.build import acceptance_of
 from pytest_specprobe.server import boot_times, ownership
 from pytest_specprobe.server.client import Client
 from pytest_specprobe.server.info import ServerInfo, differences
@@ -350,7 +351,7 @@ def _info(_: Path, body: bytes) -> bool:
     for scrubbed in ((), None):
         shown += prove(info, spec=spec, log_text="", canary=canary, scrubbed=scrubbed)
     for finding in shown:
-        json.dumps(finding.to_json(), allow_nan=False)
+        json.dumps(asdict(finding), allow_nan=False)
         finding.line().encode()
     json.dumps([differences(good, info), info.effective()], allow_nan=False)
     return True
@@ -370,7 +371,7 @@ def _generate(_: Path, body: bytes) -> bool:
         made = client.generate(PROMPT, max_new_tokens=5, ignore_eos=False)
     other = _canary()
     acceptance = measure_acceptance([made, replace(other, prompt_id="q"), replace(other, prompt_id="r")], depth=2)
-    json.dumps(acceptance.to_json(), allow_nan=False)
+    json.dumps(acceptance_of(acceptance).document(), allow_nan=False)
     return True
 
 

@@ -16,7 +16,6 @@ from pytest_specprobe.decide.breakeven import measured_break_even
 from pytest_specprobe.decide.evidence import evidence
 from pytest_specprobe.decide.outlook import outlook
 from pytest_specprobe.decide.predicted import predict_shorter
-from pytest_specprobe.decide.sweep import sweep_best, sweep_rows
 from pytest_specprobe.decide.verdict import decide
 from pytest_specprobe.findings import Finding
 from pytest_specprobe.measure.acceptance import measure_acceptance
@@ -27,6 +26,10 @@ from pytest_specprobe.measure.throughput import measure_throughput
 from pytest_specprobe.measure.workloads import Workload, load_workload
 from pytest_specprobe.probe.phases import Phase
 from pytest_specprobe.profiles import Gate, Speculation
+from pytest_specprobe.record import build
+from pytest_specprobe.record.build import as_model, decided
+from pytest_specprobe.record.model.report import DrafterReport, Report
+from pytest_specprobe.record.read import report_of
 from pytest_specprobe.record.remember import remember
 from pytest_specprobe.record.report import compose
 from tests.characterization.adapter_record import decision_of
@@ -120,9 +123,16 @@ def entry(
 def remembered(whole: dict[str, Any], **options: Any) -> dict[str, Any]:
     """The first entry of a report after it was held against ``folder``'s history and kept; put into the report."""
     found: dict[str, Any] = whole["drafters"][0]
-    past = remember(whole, found, decision_of(found), **{"limit": 0.0, "environ": {}, **options})
-    found |= {**past.decision.to_json(), "history": past.history}
+    seen, own = first(whole)
+    past = remember(seen, own, decision_of(found), **{"limit": 0.0, "environ": {}, **options})
+    found |= decided(own, past.decision, history=past.history).document()
     return found
+
+
+def first(whole: dict[str, Any]) -> tuple[Report, DrafterReport]:
+    """The models of a report and of its first entry, as a file of it is read."""
+    seen = report_of(whole)
+    return seen, seen.drafters[0]
 
 
 @cache
@@ -145,52 +155,53 @@ def _entry(world: World, name: str, gate_text: str, findings: tuple[Finding, ...
         )
     decision = decide(evidence(acceptance, throughput, point), gate=gate, findings=findings)
     chats = workload()
-    return json.dumps(
-        {
-            "name": name,
-            "target": "mini_k25",
-            **decision.to_json(),
-            "speculation": {"num_steps": world.depth, "eagle_topk": 1, "num_draft_tokens": world.depth + 1},
-            "digests": {"drafter": "d1" * 32, "target": "7a" * 32},
-            "phases": [Phase(*phase[:2], "done", phase[2]).to_json() for phase in PHASES],  # type: ignore[arg-type]
-            "checks": [finding.to_json() for finding in findings],
-            "staging": {"source_digest": "ab" * 32, "patched": {"max_position_embeddings": [1024, 2048]}},
-            "server": {
-                "version": "0.5.23",
-                "command": ["python3", "-m", "sglang.launch_server", "--model-path", "/models/t"],
-                "boot_s": 31.0,
-                "device": "cpu",
-                "local_device": "cpu",
-                "host": None,
-                "environment": {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
-                "flags": FLAGS,
-                "scrubbed": ["PYTEST_VERSION"],
-                "baseline_differences": {"disable_overlap_schedule": [False, True]},
-            },
-            "workload": {
-                "name": chats.name,
-                "digest": chats.digest,
-                "prompts": len(chats.chats),
-                "rendered": "5e" * 32,
-                "undated": None,
-                "thinking": None,
-                "max_new_tokens": 256,
-                "cut": 0,
-            },
-            "invalid": [],
-            "acceptance": acceptance.to_json(),
-            "sampled": None,
-            "throughput": {**throughput.to_json(), "curve": None},
-            "break_even": point and point.to_json(),
-            "outlook": point and outlook(point, accept_length=acceptance.accept_length.value).to_json(),
-            "losslessness": compare_texts(speed, plain).to_json() if plain else None,
-            "sweep": [],
-            "sweep_best": None,
-            "predicted": [bracket.to_json() for bracket in predict_shorter(acceptance, throughput)],
-            "history": None,
+    look = point and outlook(point, accept_length=acceptance.accept_length.value)
+    lossless = compare_texts(speed, plain) if plain else None
+    made = as_model(
+        DrafterReport,
+        decision,
+        name=name,
+        target="mini_k25",
+        speculation={"num_steps": world.depth, "eagle_topk": 1, "num_draft_tokens": world.depth + 1},
+        digests={"drafter": "d1" * 32, "target": "7a" * 32},
+        phases=tuple(Phase(*phase[:2], "done", phase[2]) for phase in PHASES),  # type: ignore[arg-type]
+        checks=findings,
+        staging={"source_digest": "ab" * 32, "patched": {"max_position_embeddings": [1024, 2048]}},
+        server={
+            "version": "0.5.23",
+            "command": ["python3", "-m", "sglang.launch_server", "--model-path", "/models/t"],
+            "boot_s": 31.0,
+            "device": "cpu",
+            "local_device": "cpu",
+            "host": None,
+            "environment": {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
+            "flags": FLAGS,
+            "scrubbed": ["PYTEST_VERSION"],
+            "baseline_differences": {"disable_overlap_schedule": [False, True]},
         },
-        allow_nan=False,
+        workload={
+            "name": chats.name,
+            "digest": chats.digest,
+            "prompts": len(chats.chats),
+            "rendered": "5e" * 32,
+            "undated": None,
+            "thinking": None,
+            "max_new_tokens": 256,
+            "cut": 0,
+        },
+        invalid=(),
+        acceptance=build.acceptance_of(acceptance),
+        sampled=None,
+        throughput=build.throughput_of(throughput),
+        break_even=point and build.break_even_of(point),
+        outlook=look and build.outlook_of(look),
+        losslessness=lossless and build.losslessness_of(lossless),
+        sweep=(),
+        sweep_best=None,
+        predicted=tuple(map(build.predicted_of, predict_shorter(acceptance, throughput))),
+        history=None,
     )
+    return json.dumps(made.document(), allow_nan=False)
 
 
 def swept(world: World) -> dict[str, Any]:
@@ -218,8 +229,11 @@ def swept(world: World) -> dict[str, Any]:
         fallback=None,
     )
     probe = measure_acceptance(runs[own], depth=own.depth)
-    rows = sweep_rows(sweep, probe=probe, predicted=(), gate=Gate())
-    copy: dict[str, Any] = json.loads(json.dumps(found | {"sweep": rows, "sweep_best": sweep_best(sweep)}))
+    rows = build.sweep_of(sweep, probe=probe, predicted=(), gate=Gate())
+    best = build.sweep_best_of(sweep).document()
+    copy: dict[str, Any] = json.loads(
+        json.dumps(found | {"sweep": [row.document() for row in rows], "sweep_best": best})
+    )
     return copy
 
 
@@ -229,7 +243,7 @@ def workload() -> Workload:
 
 def report(*entries: dict[str, Any]) -> dict[str, Any]:
     """A whole report, as it comes back from its file."""
-    whole = {**compose(entries, gpus=[]), "comparisons": []}
+    whole = {**compose((), gpus=[]).document(), "drafters": entries}
     back: dict[str, Any] = json.loads(json.dumps(whole, allow_nan=False))
     return back
 

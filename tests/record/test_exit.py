@@ -1,12 +1,11 @@
-from typing import Any
-
 import pytest
 
 from pytest_specprobe.record.exit import Failure, Outcome, exit_code
+from pytest_specprobe.record.model.report import DrafterReport
 
 
-def entry(verdict: str | None, gate: str | None) -> dict[str, dict[str, Any]]:
-    return {"d": {"verdict": verdict, "gate": gate}}
+def entry(verdict: str | None, gate: str | None, name: str = "d") -> dict[str, DrafterReport]:
+    return {name: DrafterReport.model_construct(None, verdict=verdict, gate=gate)}
 
 
 @pytest.mark.parametrize(
@@ -53,8 +52,5 @@ def test_a_narrowed_run_needs_no_verdict() -> None:
 
 def test_two_drafters_are_as_bad_as_the_worse_one() -> None:
     outcome = Outcome(wanted={"good", "bad"})
-    entries = {
-        "good": {"verdict": "profitable", "gate": "pass"},
-        "bad": {"verdict": "undecided", "gate": "inconclusive"},
-    }
+    entries = entry("profitable", "pass", "good") | entry("undecided", "inconclusive", "bad")
     assert exit_code(0, outcome, entries, static=False) == 10

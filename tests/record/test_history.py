@@ -17,10 +17,11 @@ from pytest_specprobe.profiles import Gate
 from pytest_specprobe.record import history, journal
 from pytest_specprobe.record.history import Row, Run, keep, run_of
 from pytest_specprobe.record.key import Key, hardware, key_of
+from pytest_specprobe.record.model.servers import Machine
 from pytest_specprobe.record.regression import compare
 from tests.record.runs import KEY, World, another_key
 from tests.record.simulated import World as Probe
-from tests.record.simulated import entry, fault, report
+from tests.record.simulated import entry, fault, first, report
 
 PASSING = report(entry(Probe(accept=0.6)))
 FAILING = report(entry(Probe(accept=0.6), gate=Gate(min_tok_per_s=1e6)))
@@ -28,7 +29,7 @@ BROKEN = report(entry(Probe(), findings=[fault("vocab.absolute-ids")]))
 
 
 def run_from(whole: dict[str, Any]) -> Run:
-    run = run_of(whole, whole["drafters"][0], commit="abc")
+    run = run_of(*first(whole), commit="abc")
     assert run is not None
     return run
 
@@ -52,7 +53,7 @@ def test_rows_keep_what_pairs_by_prompt() -> None:
 
 @pytest.mark.parametrize("whole", [FAILING, BROKEN])
 def test_only_a_passing_run_is_kept(tmp_path: Path, whole: dict[str, Any]) -> None:
-    run = run_of(whole, whole["drafters"][0])
+    run = run_of(*first(whole))
     assert not keep(run, path=tmp_path / history.NAME)
     assert not list(tmp_path.iterdir())
 
@@ -99,7 +100,7 @@ def spoil(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
 def test_whatever_makes_runs_differ_is_in_the_key(path: str, value: Any, part: str) -> None:
     changed = json.loads(json.dumps(PASSING))
     spoil(path, value)(changed)
-    one, other = key_of(PASSING, PASSING["drafters"][0]), key_of(changed, changed["drafters"][0])
+    one, other = key_of(*first(PASSING)), key_of(*first(changed))
     assert one is not None
     assert other is not None
     assert part in one.differences(other)
@@ -122,7 +123,7 @@ def test_whatever_makes_runs_differ_is_in_the_key(path: str, value: Any, part: s
 def test_what_changes_from_boot_to_boot_is_not(path: str, value: Any) -> None:
     changed = json.loads(json.dumps(PASSING))
     spoil(path, value)(changed)
-    assert key_of(PASSING, PASSING["drafters"][0]) == key_of(changed, changed["drafters"][0])
+    assert key_of(*first(PASSING)) == key_of(*first(changed))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_what_changes_from_boot_to_boot_is_not(path: str, value: Any) -> None:
 def test_what_is_not_known_is_not_comparable(path: str) -> None:
     changed = json.loads(json.dumps(PASSING))
     spoil(f"drafters.0.{path}", None)(changed)
-    assert run_of(changed, changed["drafters"][0]) is None
+    assert run_of(*first(changed)) is None
 
 
 def test_a_report_of_before_these_were_recorded_is_another_key_and_equals_its_like() -> None:
@@ -143,16 +144,16 @@ def test_a_report_of_before_these_were_recorded_is_another_key_and_equals_its_li
     for name in ("local_device", "host", "environment"):
         del old["drafters"][0]["server"][name]
     del old["drafters"][0]["workload"]["rendered"]
-    key, now = key_of(old, old["drafters"][0]), key_of(PASSING, PASSING["drafters"][0])
+    key, now = key_of(*first(old)), key_of(*first(PASSING))
     assert key is not None
     assert now is not None
     assert {name.partition(".")[0] for name in key.differences(now)} == {"environment", "rendered"}
     old["drafters"][0]["server"]["device"] = "attached"
-    assert key_of(old, old["drafters"][0]) is None, "it does not say where"
+    assert key_of(*first(old)) is None, "it does not say where"
 
 
 def test_gpus_are_counted_by_name() -> None:
-    machine = {"gpus": ["B200", "B200", "H200"], "cores": 8, "cpu": "x"}
+    machine = Machine(cpu="x", cores=8, memory_gib=1, system="s", python="3", gpus=("B200", "B200", "H200"))
     assert hardware(machine, device="cuda") == "2 x B200, 1 x H200"
     assert hardware(machine, device="cpu") == "8 cores, x"
 
@@ -163,7 +164,7 @@ def attached(host: str | None, **machine: Any) -> Key | None:
     told = {"device": "attached", "local_device": None, "host": host, "environment": None}
     whole["drafters"][0]["server"] |= told
     whole["machine"] |= machine
-    return key_of(whole, whole["drafters"][0])
+    return key_of(*first(whole))
 
 
 def test_attached_servers_are_told_apart_by_where_they_are() -> None:
@@ -180,7 +181,7 @@ def test_a_served_server_runs_on_this_machine() -> None:
     """``specprobe serve``'s record vouches for it: its hardware and its environment are known."""
     whole = json.loads(json.dumps(PASSING))
     whole["drafters"][0]["server"]["device"] = "attached"
-    key, own = key_of(whole, whole["drafters"][0]), key_of(PASSING, PASSING["drafters"][0])
+    key, own = key_of(*first(whole)), key_of(*first(PASSING))
     assert key is not None
     assert own is not None
     assert set(key.differences(own)) == {"device"}
@@ -347,4 +348,4 @@ def test_a_busy_machine_is_remembered() -> None:
 def test_prompts_asked_otherwise_are_another_key(asked: dict[str, Any]) -> None:
     changed = json.loads(json.dumps(PASSING))
     changed["drafters"][0]["workload"] |= asked
-    assert key_of(PASSING, PASSING["drafters"][0]) != key_of(changed, changed["drafters"][0])
+    assert key_of(*first(PASSING)) != key_of(*first(changed))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ def test_compare_two_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert changes["speedup"]["trend"] != "regressed", "the baseline was as slow"
 
 
-INVALID = fault("measure.foreign-requests").to_json()
+INVALID = asdict(fault("measure.foreign-requests"))
 
 
 def interrupted(found: dict[str, Any]) -> None:
@@ -117,7 +118,7 @@ def interrupted(found: dict[str, Any]) -> None:
     ("spoil", "says"),
     [
         (
-            lambda e: e.update(verdict="broken", gate="fail", checks=[fault("vocab.absolute-ids").to_json()]),
+            lambda e: e.update(verdict="broken", gate="fail", checks=[asdict(fault("vocab.absolute-ids"))]),
             "is broken",
         ),
         (lambda e: e.update(verdict=None, gate="error", checks=[INVALID]), "measure.foreign-requests"),

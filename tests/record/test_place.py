@@ -97,7 +97,7 @@ def test_a_journal_is_read_through_no_link_but_one_that_is_named(tmp_path: Path)
 
 def test_report_json_replaces_a_link(tmp_path: Path, theirs: Path) -> None:
     link = commit_link(tmp_path, report.NAME, theirs)
-    assert report.write({"schema": 1}, folder=link.parent) == link
+    assert report.write(report.compose((), gpus=()), folder=link.parent) == link
     assert not link.is_symlink()
     assert untouched(theirs)
 

@@ -11,7 +11,18 @@ T = TypeVar("T")
 class Model(BaseModel):
     """A part of the report: frozen, exact about types and about names. Undefined is None, never 0 or -1."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True,
+        strict=True,
+        extra="forbid",
+        populate_by_name=True,
+        allow_inf_nan=False,
+        from_attributes=True,
+    )
+
+    def document(self) -> dict[str, JsonValue]:
+        """Return it as JSON, with every field; what was made unchecked is as it was made."""
+        return self.model_dump(mode="json", by_alias=True, warnings=False)
 
 
 class _Absent:
