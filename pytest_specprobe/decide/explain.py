@@ -16,12 +16,16 @@ _SAYS: dict[Verdict, str] = {
     "finetune": "fine-tuning can pay",
     "undecided": "not decided",
 }
+_CONTROL = (
+    "run the blind control, which tells whether it reads its target: --specprobe-blind boots it; beside an attached "
+    'server none is booted, so accept "uncorrelated" there or probe a server of its own'
+)
 _SHORT = "it pays, but less than the gate asks: see the reasons"
 
 
 def reasons(seen: Evidence, gate: Gate, verdict: Verdict, candidates: Sequence[Verdict]) -> Iterator[str]:
     """Yield what decided, the verdict's own reason first."""
-    if "uncorrelated" in candidates:
+    if "uncorrelated" in candidates and seen.margin.low <= 0:
         yield _margin(seen)
     if verdict != "uncorrelated" and seen.timed:
         yield from _payment(seen, gate)
@@ -33,23 +37,19 @@ def reasons(seen: Evidence, gate: Gate, verdict: Verdict, candidates: Sequence[V
     if verdict == "undecided":
         yield f"still possible: {', '.join(candidates)}"
     if not seen.blind:
-        yield "not shown to read hidden states: no blind control was run, so p1 is compared with the floor alone"
+        stands = "; it pays whatever it reads" if verdict == "profitable" else ""
+        yield (
+            "not shown to read hidden states: no blind control was run, so p1 is compared with the floor alone"
+            f"{stands}"
+        )
 
 
-def next_steps(seen: Evidence, verdict: Verdict, more: int | None, *, short: bool = False) -> Iterator[str]:
+def next_steps(
+    seen: Evidence, verdict: Verdict, candidates: Sequence[Verdict], more: int | None, *, short: bool = False
+) -> Iterator[str]:
     """Yield what to do next, the first thing first; ``short``: a number is not what the gate asks for."""
     if verdict == "undecided":
-        if not seen.timed:
-            return
-        if seen.speedup is None:
-            yield (
-                "give a baseline: --specprobe-baseline=boot or stored, or a number in tok/s; beside an attached "
-                "server a number, or the URL of one without speculation"
-            )
-        elif more is not None:
-            yield f"about {more} more prompts of the same kind would probably settle it"
-        else:
-            yield "too close to a threshold for more prompts to settle: treat the candidates as equal"
+        yield from _settling(seen, candidates, more)
         return
     yield _SHORT if verdict == "profitable" and short else _SAYS[verdict]
     if verdict == "uncorrelated":
@@ -63,6 +63,28 @@ def next_steps(seen: Evidence, verdict: Verdict, more: int | None, *, short: boo
             f"to pay it must reach an accept length of {point.accept_length:.2f} of at most "
             f"{point.max_accept_length}: {point.required_acceptance:.0%} acceptance at every position"
         )
+
+
+def _settling(seen: Evidence, candidates: Sequence[Verdict], more: int | None) -> Iterator[str]:
+    """Yield what would settle an undecided verdict."""
+    if not seen.blind and "finetune" in candidates:
+        yield _CONTROL
+    if not seen.timed:
+        return
+    if seen.speedup is None:
+        yield (
+            "give a baseline: --specprobe-baseline=boot or stored, or a number in tok/s; beside an attached "
+            "server a number, or the URL of one without speculation"
+        )
+    elif more is not None:
+        yield f"about {more} more prompts of the same kind would probably settle it"
+    elif len(candidates) > 2 or not _control_settles(seen, candidates):
+        yield "too close to a threshold for more prompts to settle: treat the candidates as equal"
+
+
+def _control_settles(seen: Evidence, candidates: Sequence[Verdict]) -> bool:
+    """Tell whether nothing but the missing blind control keeps ``uncorrelated`` among the candidates."""
+    return not seen.blind and seen.margin.low > 0 and "uncorrelated" in candidates
 
 
 def _margin(seen: Evidence) -> str:

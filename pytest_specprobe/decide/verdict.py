@@ -126,7 +126,7 @@ def _decide(seen: Evidence | None, gate: Gate, findings: tuple[Finding, ...]) ->
             *reasons(seen, gate, verdict, candidates),
             *short,
         ),
-        next=(*_fix(crowded), *next_steps(seen, verdict, more, short=bool(short))),
+        next=(*_fix(crowded), *next_steps(seen, verdict, candidates, more, short=bool(short))),
         more_prompts=more,
     )
 
@@ -136,6 +136,9 @@ def possible(seen: Evidence, *, min_headroom: float) -> tuple[Verdict, ...]:
 
     With enough prompts a margin that is not shown to be above zero *is* ``uncorrelated``: a blind drafter's margin
     straddles zero for ever. With fewer, only a margin wholly at or below zero is.
+
+    Above the floor without a blind control may still be a drafter that ignores its target, whose own tokens say much
+    about the next: training it is not shown to be worth it. Whether it pays as it is hangs on no control.
     """
     if seen.margin.high <= 0 or (seen.margin.low <= 0 and not seen.few_prompts):
         return ("uncorrelated",)
@@ -147,6 +150,8 @@ def possible(seen: Evidence, *, min_headroom: float) -> tuple[Verdict, ...]:
             allowed.append("verify-bound")
         if seen.headroom is None or seen.headroom.high >= min_headroom:
             allowed.append("finetune")
+    if not seen.blind and "finetune" in allowed and "uncorrelated" not in allowed:
+        allowed.insert(0, "uncorrelated")
     return tuple(allowed)
 
 

@@ -95,6 +95,12 @@ TABLE: dict[str, tuple[Seen | None, dict[str, Any], list[dict[str, Any]]]] = {
     "profitable": (seen(speedup=e(1.2, 0.05)), {}, []),
     "profitable, less than the gate asks": (seen(speedup=e(1.2, 0.05)), {"min_speedup": 1.3}, []),
     "profitable without a blind control": (seen(speedup=e(1.2, 0.05), blind=False), {}, []),
+    "finetune without a blind control": (seen(blind=False), {}, []),
+    "finetune without a blind control, accepted": (
+        seen(blind=False),
+        {"accept_verdicts": ("finetune", "uncorrelated")},
+        [],
+    ),
     "verify-bound": (seen(break_even_length=e(2.8, 0.05), speedup=e(0.6, 0.03)), {}, []),
     "finetune": (seen(), {}, []),
     "finetune, out of reach": (seen(break_even_length=e(3.3, 0.05), speedup=e(0.5, 0.03)), {"min_headroom": 0.5}, []),

@@ -179,6 +179,57 @@ def test_without_a_blind_control_the_report_says_so() -> None:
     assert not any(words in reason for reason in decide(seen(), gate=GATE).reasons)
 
 
+NO_TIMES: dict[str, Any] = {"speedup": None, "headroom": None, "break_even": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "candidates"),
+    [
+        ({}, ("uncorrelated", "finetune")),
+        ({"speedup": e(1.0)}, ("uncorrelated", "profitable", "finetune")),
+        ({"headroom": e(1.1)}, ("uncorrelated", "verify-bound", "finetune")),
+        (NO_TIMES, ("uncorrelated", "profitable", "verify-bound", "finetune")),
+        ({"n": 8, "margin": Estimate(0.1, 0.0, 0.2, 8)}, ("uncorrelated", "finetune")),
+        ({"speedup": e(1.5)}, ("profitable",)),  # it is faster, whatever it reads
+        ({"headroom": e(1.0)}, ("verify-bound",)),  # not even a drafter that reads its target would pay
+        ({"speedup": e(1.0), "headroom": e(1.0)}, ("profitable", "verify-bound")),
+        ({"margin": e(-0.1)}, ("uncorrelated",)),  # not even above the floor
+    ],
+)
+def test_without_a_blind_control_worth_training_is_not_shown(
+    changes: dict[str, Any], candidates: tuple[str, ...]
+) -> None:
+    got = decide(seen(blind=False, **changes), gate=Gate(accept_verdicts=("profitable", "finetune")))
+    assert got.candidates == candidates
+    assert "finetune" not in candidates or (got.verdict, got.gate) == ("undecided", "inconclusive")
+
+
+def test_a_profile_may_accept_that_it_is_not_shown_to_read_its_target() -> None:
+    accepting = Gate(accept_verdicts=("profitable", "finetune", "uncorrelated"))
+    assert decide(seen(blind=False), gate=accepting).gate == "pass"
+    assert decide(seen(blind=False), gate=Gate(accept_verdicts=("undecided",))).gate == "pass"
+
+
+def test_the_step_that_settles_it_is_the_control() -> None:
+    got = decide(seen(blind=False), gate=GATE)
+    assert got.more_prompts is None
+    assert "--specprobe-blind" in got.next[0]
+    assert not any("too close" in step or "more prompts" in step for step in got.next)
+    assert not any("is not shown to be above the floor" in reason for reason in got.reasons), "it is above it"
+    both = decide(seen(blind=False, speedup=e(0.98, 0.03)), gate=GATE)
+    assert "--specprobe-blind" in both.next[0]
+    assert f"about {both.more_prompts} more prompts" in both.next[1]
+    assert "--specprobe-baseline" in decide(seen(blind=False, **NO_TIMES), gate=GATE).next[1]
+    assert not any("--specprobe-blind" in step for step in decide(seen(speedup=e(0.98, 0.03)), gate=GATE).next)
+
+
+def test_profitable_stands_without_a_control_and_says_why() -> None:
+    got = decide(seen(blind=False, speedup=e(1.5)), gate=GATE)
+    assert (got.verdict, got.gate) == ("profitable", "pass")
+    assert any("pays whatever it reads" in reason for reason in got.reasons)
+    assert not any("pays whatever it reads" in reason for reason in decide(seen(speedup=e(1.5)), gate=GATE).reasons)
+
+
 def test_the_founding_probe_is_verify_bound() -> None:
     base = Estimate(2.365, 2.34, 2.39, 24)
     point = measured_break_even(base, round_s=1.5 / 52, depth=2)
