@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from pytest_specprobe.errors import Culprit, SpecprobeError
 from pytest_specprobe.findings import Finding, Severity
+from pytest_specprobe.measure import stalls
 from pytest_specprobe.measure.acceptance import Acceptance
 from pytest_specprobe.measure.records import Generation
 from pytest_specprobe.measure.throughput import Throughput
@@ -17,8 +18,6 @@ MEAN_SLACK = 0.05
 _PINNED = 0.995
 _PINNED_ROUNDS = 50
 _UNREJECTED_ROUNDS = 200
-_STALL_SHARE = 0.05
-_STALL_FACTOR = 20.0
 
 
 def check_requests(
@@ -132,7 +131,7 @@ def check_throughput(
 
     :param acceptance: the acceptance pass over the same prompts at the same lengths, greedily: it must say the same.
     """
-    both = [*generations, *baseline]
+    both, streams = [*generations, *baseline], throughput.concurrency
     limit = throughput.accept_length.value * SPEEDUP_SLACK
     speedup = None if throughput.speedup is None else throughput.speedup.value
     too_fast = speedup is not None and speedup > limit
@@ -169,11 +168,11 @@ def check_throughput(
         ),
         finding_of(
             "measure.stall",
-            [g for g in both if _stalled(g)],
+            [*stalls.stalled(generations, streams=streams), *stalls.stalled(baseline, streams=streams)],
             both,
             culprit="machine",
             severity="warning",
-            expected=f"no gap of {_STALL_FACTOR:.0f} usual gaps that takes {_STALL_SHARE:.0%} of a request",
+            expected=stalls.expected(streams),
             why="A compilation or another job stopped the server in the middle of a measured request.",
             fix="warm up at the measured shapes; measure on a quiet machine",
         ),
@@ -261,11 +260,3 @@ def _pinned(acceptance: Acceptance) -> Finding:
 
 def _asked(new_tokens: int | Mapping[str, int], g: Generation) -> int:
     return new_tokens if isinstance(new_tokens, int) else new_tokens[g.prompt_id]
-
-
-def _stalled(g: Generation) -> bool:
-    gaps = sorted(later - earlier for earlier, later in zip(g.chunk_s, g.chunk_s[1:], strict=False))
-    if len(gaps) < 8:
-        return False
-    usual = gaps[len(gaps) // 2]
-    return gaps[-1] > _STALL_FACTOR * usual and gaps[-1] > _STALL_SHARE * (g.last_s - g.first_s)
