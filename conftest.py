@@ -19,19 +19,19 @@ TIERS = {
 _FOLDERS = {"plugin": "plugin", "server": "plugin", "engine": "engine", "job": "job"}
 # Modules of other folders that start children; a test holds that no other one does.
 _FILES = {
-    "engine": ("server/test_real_server.py", "checkpoint/test_engine_agreement.py"),
+    "engine": ("server/test_real_server.py", "checkpoint/engine/test_engine_agreement.py"),
     "plugin": (
         "cli/test_checkpoint_verbs.py",
         "cli/test_odd_words.py",
         "fixtures_family/test_build.py",
         "fixtures_family/test_gpu_host.py",
-        "measure/test_load.py",
+        "measure/checks/test_busy_machine.py",
         "probe/test_logs.py",
-        "record/test_bare_install.py",
-        "record/test_browser.py",
-        "record/test_docs.py",
-        "record/test_history.py",
-        "record/test_html.py",
+        "plugin/test_bare_install.py",
+        "report/render/test_browser.py",
+        "docs/test_docs.py",
+        "report/store/test_history.py",
+        "report/render/test_html.py",
         "staging/test_cache.py",
         "staging/test_staging.py",
     ),

@@ -23,10 +23,10 @@ from typing import Any
 
 from pytest_specprobe.errors import MeasurementError, SpecprobeError
 from pytest_specprobe.measure.overhead import Overhead, client_overhead
-from pytest_specprobe.measure.records import Generation, Prompt
+from pytest_specprobe.measure.request import Generation, Prompt
 from pytest_specprobe.measure.workloads import load_workload
 from pytest_specprobe.server.attach import API_KEY_VARIABLE, attach
-from pytest_specprobe.server.client import Client
+from pytest_specprobe.server.http.client import Client
 
 _LINE = re.compile(r"(Prefill) batch|Decode batch.*?accept len: ([\d.]+).*?gen throughput \(token/s\): ([\d.]+)")
 _PATIENCE_S = 1800.0

@@ -15,10 +15,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.shared_boot import FIXTURES, Side, compare
-from pytest_specprobe.measure.records import Prompt
+from pytest_specprobe.measure.request import Prompt
 from pytest_specprobe.measure.workloads import load_workload
-from pytest_specprobe.record.model.estimate import Estimate
-from pytest_specprobe.record.text import interval
+from pytest_specprobe.report.model.estimate import Estimate
+from pytest_specprobe.report.render.text import interval
 from pytest_specprobe.server.boot import boot
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.spec import ServerSpec

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from pytest_specprobe.checkpoint.inspect import inspect
 from pytest_specprobe.staging import stage
-from tests.checkpoint.full_scale import kimi_k2
+from tests.support.full_scale import kimi_k2
 
 _LOAD = "import sys; from safetensors.torch import load_file; [t.clone() for t in load_file(sys.argv[1]).values()]"
 _POSITIONS = 262_144

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from fixtures.build.corpus import build_corpus
-from pytest_specprobe.record.model.estimate import Estimate
-from pytest_specprobe.record.text import interval
+from pytest_specprobe.report.model.estimate import Estimate
+from pytest_specprobe.report.render.text import interval
 
 _ACCEPTANCE = ("specprobe/test_boot.py", "specprobe/test_acceptance.py")
 # what --json keeps of an entry: how the server was booted and checked is the same four times

@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 import psutil
 
-from pytest_specprobe.measure.records import Estimate, Generation, Prompt
+from pytest_specprobe.measure.request import Estimate, Generation, Prompt
 from pytest_specprobe.measure.statistics import combine, resample, student_quantile
 from pytest_specprobe.measure.workloads import load_workload
 from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.server.boot import boot
 from pytest_specprobe.server.owned import OwnedServer
-from pytest_specprobe.server.pinned import PinnedSteps
+from pytest_specprobe.server.pinned_steps import PinnedSteps
 from pytest_specprobe.server.spec import ServerSpec
 from pytest_specprobe.staging import stage
 

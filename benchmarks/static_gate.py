@@ -19,7 +19,7 @@ from time import perf_counter
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.checkpoint.full_scale import kimi_k2
+from tests.support.full_scale import kimi_k2
 
 TIMED = """
 import sys

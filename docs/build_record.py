@@ -17,8 +17,8 @@ from typing import Any
 
 from docs.figures import RECORDS, ROOT
 from docs.figures import main as fill
-from pytest_specprobe.record.history import NAME as HISTORY
-from pytest_specprobe.record.report import NAME as REPORT
+from pytest_specprobe.report.file import NAME as REPORT
+from pytest_specprobe.report.store.history import NAME as HISTORY
 
 READER = "/home/you"
 _MACHINE = (

@@ -21,9 +21,9 @@ from pydantic_core import PydanticUndefined
 from pytest_specprobe import cli, hookspecs, options, plugin
 from pytest_specprobe.cli.parser import new_parser
 from pytest_specprobe.profiles import Drafter, Gate, Speculation, Target
-from pytest_specprobe.record import exit as exits
-from pytest_specprobe.record.read import schema_text
-from pytest_specprobe.record.text import VERDICT_SAYS
+from pytest_specprobe.report import exit_code as exits
+from pytest_specprobe.report.read import schema_text
+from pytest_specprobe.report.render.text import VERDICT_SAYS
 from pytest_specprobe.server import child_environment
 
 _HEAD = """# Reference

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_specprobe.errors import ProfileError
-from pytest_specprobe.record.model.estimate import Estimate
-from pytest_specprobe.record.read import read_report, report_of
-from pytest_specprobe.record.terminal import summary
-from pytest_specprobe.record.text import interval, number, seconds, share
+from pytest_specprobe.report.model.estimate import Estimate
+from pytest_specprobe.report.read import read_report, report_of
+from pytest_specprobe.report.render.terminal import summary
+from pytest_specprobe.report.render.text import interval, number, seconds, share
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_specprobe.errors import Culprit
-from pytest_specprobe.server import supervisor
-from tests.server.held import stand_in
-from tests.server.kills import PLAIN_SIGNALS
+from pytest_specprobe.server.process import supervisor
+from tests.support.held import stand_in
+from tests.support.kills import PLAIN_SIGNALS
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 # LC_*: one of the names that pass to a server, so that its processes are found by it too.

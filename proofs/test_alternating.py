@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.job.jobs import Job, run_job
+from tests.support.jobs import Job, run_job
 
 # A user's own test in the same session: the drafter's server was ended and came back while its client was held.
 USERS_TEST = """

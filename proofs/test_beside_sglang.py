@@ -14,7 +14,7 @@ from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.server.attach import API_KEY_VARIABLE
 from pytest_specprobe.server.boot import boot
 from pytest_specprobe.server.spec import ServerSpec
-from tests.job.spoiled import FIXTURES
+from tests.support.spoiled import FIXTURES
 
 
 def test_beside_sglangs_own_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,9 +20,9 @@ import psutil
 import pytest
 import yaml  # type: ignore[import-untyped]  # comes with huggingface-hub
 
-from pytest_specprobe.record import history
-from pytest_specprobe.record.markdown import markdown
-from pytest_specprobe.record.read import read_report, report_of
+from pytest_specprobe.report.read import read_report, report_of
+from pytest_specprobe.report.render.markdown import markdown
+from pytest_specprobe.report.store import history
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.DOTALL | re.MULTILINE)

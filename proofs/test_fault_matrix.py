@@ -19,19 +19,19 @@ import pytest
 
 from proofs.faults import Fault, Run, Seen, table
 from pytest_specprobe.errors import Culprit
-from tests.server.held import Serve
+from tests.support.held import Serve
 
 AT_ONCE = 2
 # Patience for an answer, made short: the deadlines of the table are then those of seconds, not of minutes.
 HURRY = """
-from pytest_specprobe.server.client import Client
+from pytest_specprobe.server.http.client import Client
 Client.__init__.__kwdefaults__.update(request_timeout_s=8.0, silence_s=5.0)
 """
 # The forger poses as the servers of this row alone; two rows run at a time.
 FORGED = f"""
 import atexit, sys
 sys.path.append({str(Path(__file__).parents[1])!r})
-from tests.server.forging import forging
+from tests.support.forging import forging
 POSING = forging(HERE / "forger", only=str(HERE))
 FORGER = POSING.__enter__()
 
@@ -195,7 +195,7 @@ SERVED_FAULTS = (
           named=False, test="import time\n" + USERS + "time.sleep(60)\n", says="Timeout",
           args=("test_user.py", "--timeout=6", "--timeout-method=thread")),
     Fault(name="disk full (200 bytes)", phase="record", on="SGLang, served", exit_code=11, culprit="machine",
-          early=full_disk("pytest_specprobe.record.report", "write"),
+          early=full_disk("pytest_specprobe.report.file", "write"),
           args=BOOT, says="the report cannot be written"),
     Fault(name="report folder is a file", phase="record", on="SGLang, served", exit_code=11, culprit="machine",
           early="(HERE / '.specprobe').write_text('mine')", args=BOOT, says="the report cannot be written"),

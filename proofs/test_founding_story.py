@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.job.jobs import NAME, Job, gain, run_job
+from tests.support.jobs import NAME, Job, gain, run_job
 
 NAMES = (NAME, "scratch_k25_mini")
 NATIVE = "aq_k2_mini_native"

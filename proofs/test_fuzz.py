@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.checkpoint import checkpoint_builder as build
-from tests.reading.edges import CHATS, EDGES, PROFILE, Edge, outcome
-from tests.reading.mutations import LONG
+from tests.support import checkpoint_builder as build
+from tests.support.reading_edges import CHATS, EDGES, PROFILE, Edge, outcome
+from tests.support.reading_mutations import LONG
 
 INPUTS = 180
 SLOWEST_S = 20.0  # of the processor, however busy the machine is

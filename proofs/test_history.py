@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from pytest_specprobe.cli import main
-from tests.job.jobs import Job, run_job, write_short_workload
+from tests.support.jobs import Job, run_job, write_short_workload
 
 DRAFTER = "scratch_k25_mini"
 PROFILE = f"""

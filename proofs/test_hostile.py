@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from proofs.faults import Fault, Run, Seen, table
-from tests.server.forging import NOBODY
+from tests.support.forging import NOBODY
 
 AT_ONCE = 2
 BOOT = ("specprobe/test_boot.py",)

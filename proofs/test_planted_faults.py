@@ -21,8 +21,8 @@ from pytest_specprobe.server.attach import API_KEY_VARIABLE
 from pytest_specprobe.server.boot import boot
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.spec import ServerSpec
-from tests.job.jobs import Job, run_job
-from tests.job.spoiled import FIXTURES, WEIGHTS, header, overwrite, profile, random_bf16, read
+from tests.support.jobs import Job, run_job
+from tests.support.spoiled import FIXTURES, WEIGHTS, header, overwrite, profile, random_bf16, read
 
 CHAIN = Speculation(num_steps=2, eagle_topk=1, num_draft_tokens=3)
 MINI = Path(__file__).parents[1] / "pytest_specprobe" / "measure" / "workloads" / "mini.jsonl"

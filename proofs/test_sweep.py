@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.shared_boot import chain_spec
-from pytest_specprobe.measure.records import Generation, Prompt
+from pytest_specprobe.measure.request import Generation, Prompt
 from pytest_specprobe.measure.workloads import load_workload
 from pytest_specprobe.server.boot import boot
-from pytest_specprobe.server.client import Client
+from pytest_specprobe.server.http.client import Client
 from pytest_specprobe.server.owned import OwnedServer
-from pytest_specprobe.server.pinned import NotPinned, PinnedSteps
+from pytest_specprobe.server.pinned_steps import NotPinned, PinnedSteps
 from pytest_specprobe.staging import stage
-from tests.job.jobs import Job, run_job
+from tests.support.jobs import Job, run_job
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 STEPS = (1, 2, 3, 5)

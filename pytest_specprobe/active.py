@@ -14,12 +14,12 @@ from _pytest.terminal import TerminalReporter
 from pytest_specprobe import options
 from pytest_specprobe.errors import Inconclusive, ProbeImpossible, ProfileError, SpecprobeError
 from pytest_specprobe.foreign import printable
-from pytest_specprobe.probe.entry import properties
-from pytest_specprobe.probe.plan import plan
+from pytest_specprobe.probe.printed_plan import plan
+from pytest_specprobe.probe.report_entry import properties
 from pytest_specprobe.probe.session import ProbeSession
 from pytest_specprobe.profiles import Profile
-from pytest_specprobe.record.exit import Failure, Outcome, exit_code
-from pytest_specprobe.record.terminal import summary
+from pytest_specprobe.report.exit_code import Failure, Outcome, exit_code
+from pytest_specprobe.report.render.terminal import summary
 from pytest_specprobe.settings import Settings
 
 SUITE = Path(__file__).with_name("suite")

@@ -60,7 +60,7 @@ class ProbeImpossible(SpecprobeError):
     """Nothing could be measured: files are missing, no device, the boot failed."""
 
 
-# The findings that say the same as a CheckpointError: the checks of ``checkpoint/files`` have these ids.
+# The findings that say the same as a CheckpointError: the checks of ``checkpoint/checks/files`` have these ids.
 FILE_MISSING = "file.missing"
 FILE_LFS_POINTER = "file.lfs-pointer"
 FILE_TRUNCATED = "file.truncated"

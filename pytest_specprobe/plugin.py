@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from pytest_specprobe.active import ActivePlugin
     from pytest_specprobe.measure.acceptance import Acceptance
     from pytest_specprobe.measure.throughput import Throughput
-    from pytest_specprobe.probe.baselines import Baseline
     from pytest_specprobe.probe.files import Checked
     from pytest_specprobe.probe.run import ProbeRun
+    from pytest_specprobe.probe.servers.baselines import Baseline
     from pytest_specprobe.probe.session import ProbeSession
     from pytest_specprobe.profiles import Profile
-    from pytest_specprobe.record.remember import Past
+    from pytest_specprobe.report.store.past import Past
     from pytest_specprobe.server.boot import Server
-    from pytest_specprobe.server.client import Client
+    from pytest_specprobe.server.http.client import Client
     from pytest_specprobe.staging import Staged
 
 ACTIVE = "specprobe-active"

@@ -23,7 +23,7 @@ LAYERS = (
     {"staging"},
     {"measure"},
     {"server", "decide"},
-    {"record"},
+    {"report"},
     {"probe"},
     {"options", "hookspecs", "cli", "suite"},
     {"active"},
@@ -104,7 +104,7 @@ def test_a_finding_s_id_is_spelt_once() -> None:
 
 
 # Standard library only, started by path: it reads one line of its own parent, and /proc.
-OWN_READING = {"reading.py", "server/supervisor.py"}
+OWN_READING = {"reading.py", "server/process/supervisor.py"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest_specprobe
-from pytest_specprobe.server.holders import gpu_holders
-from pytest_specprobe.server.nvidia_smi import gpu_memory_mib
+from pytest_specprobe.server.gpu.holders import gpu_holders
+from pytest_specprobe.server.gpu.nvidia_smi import gpu_memory_mib
 
 HERE = Path(__file__).parent
 PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider")

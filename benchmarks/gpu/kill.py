@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from pytest_specprobe.server.holders import gpu_holders
-from pytest_specprobe.server.nvidia_smi import gpu_memory_mib
+from pytest_specprobe.server.gpu.holders import gpu_holders
+from pytest_specprobe.server.gpu.nvidia_smi import gpu_memory_mib
 
 # LC_*: one of the names that pass to a server, so that its processes are found by it too.
 _TAG = "LC_SPECPROBE_GPU_KILL"

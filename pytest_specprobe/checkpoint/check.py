@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_specprobe.checkpoint.folder import Config
-from pytest_specprobe.checkpoint.read import TargetFiles, Weights
+from pytest_specprobe.checkpoint.files.folder import Config
+from pytest_specprobe.checkpoint.files.read import TargetFiles, Weights
 from pytest_specprobe.errors import CheckpointError, Culprit
 from pytest_specprobe.findings import Finding, Severity, Status
 

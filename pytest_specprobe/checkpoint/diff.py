@@ -7,14 +7,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pytest_specprobe.checkpoint import lineage
 from pytest_specprobe.checkpoint.check import Subject
-from pytest_specprobe.checkpoint.folder import Config
-from pytest_specprobe.checkpoint.header import TensorInfo, read_bytes
+from pytest_specprobe.checkpoint.checks import lineage
+from pytest_specprobe.checkpoint.checks.vocab_offsets import d2t_dtype
+from pytest_specprobe.checkpoint.files.folder import Config
+from pytest_specprobe.checkpoint.files.header import TensorInfo, read_bytes
+from pytest_specprobe.checkpoint.files.read import DrafterFiles, load_drafter
 from pytest_specprobe.checkpoint.inspect import run_checks
-from pytest_specprobe.checkpoint.read import DrafterFiles, load_drafter
-from pytest_specprobe.checkpoint.vocab import VocabMap, vocab_map
-from pytest_specprobe.checkpoint.vocab_offsets import d2t_dtype
+from pytest_specprobe.checkpoint.vocab_mapping import VocabMap, vocab_map
 from pytest_specprobe.errors import CheckpointError
 from pytest_specprobe.findings import Finding
 

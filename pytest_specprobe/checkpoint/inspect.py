@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_specprobe.checkpoint import (
-    accounting,
+from pytest_specprobe.checkpoint.check import Check, Outcome, Subject
+from pytest_specprobe.checkpoint.checks import (
     aux_layers,
     compat,
     configs,
@@ -20,9 +20,9 @@ from pytest_specprobe.checkpoint import (
     vocab_marks,
     vocab_offsets,
 )
-from pytest_specprobe.checkpoint.check import Check, Outcome, Subject
-from pytest_specprobe.checkpoint.folder import CONFIG, Config, list_files, read_config, require_directory
-from pytest_specprobe.checkpoint.read import TargetFiles, Weights, load_target, read_weights
+from pytest_specprobe.checkpoint.engine import accounting
+from pytest_specprobe.checkpoint.files.folder import CONFIG, Config, list_files, read_config, require_directory
+from pytest_specprobe.checkpoint.files.read import TargetFiles, Weights, load_target, read_weights
 from pytest_specprobe.errors import CheckpointError
 from pytest_specprobe.findings import Finding
 

@@ -9,7 +9,7 @@ from io import TextIOWrapper
 from pytest_specprobe.cli.parser import new_parser
 from pytest_specprobe.errors import SpecprobeError
 
-GROUPS = ("checkpoint", "decide", "report", "history", "compare", "doctor", "init", "serve", "servers")
+GROUPS = ("checkpoint", "breakeven", "report", "history", "compare", "doctor", "init", "serve", "servers")
 UNUSABLE = 2
 
 

@@ -85,7 +85,7 @@ def _positive(text: str) -> int:
 
 
 def _version(text: str) -> str:
-    from pytest_specprobe.checkpoint.versions import parse_version
+    from pytest_specprobe.checkpoint.engine.versions import parse_version
 
     if parse_version(text) is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no version: write it as 0.5.23")

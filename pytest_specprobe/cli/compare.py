@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from pytest_specprobe.cli.parser import Verbs
 
 if TYPE_CHECKING:
-    from pytest_specprobe.record.history import Run
-    from pytest_specprobe.record.model.report import DrafterReport, Report
-    from pytest_specprobe.record.regression import Change
+    from pytest_specprobe.report.model.report import DrafterReport, Report
+    from pytest_specprobe.report.store.history import Run
+    from pytest_specprobe.report.store.regression import Change
 
 _CODES = {"regressed": 1, "cannot tell": 10}
 _NEVER = "workload"
@@ -46,9 +46,9 @@ def add(verbs: Verbs) -> None:
 def _compare(arguments: argparse.Namespace) -> int:
     from pytest_specprobe.errors import ProfileError
     from pytest_specprobe.foreign import json_text, printable
-    from pytest_specprobe.record.build import as_model
-    from pytest_specprobe.record.model.history import Change as ChangeRow
-    from pytest_specprobe.record.regression import compare, trend
+    from pytest_specprobe.report.build import as_model
+    from pytest_specprobe.report.model.history import Change as ChangeRow
+    from pytest_specprobe.report.store.regression import compare, trend
 
     if not 0 < arguments.minimum < 1:
         raise ProfileError(("--minimum is a share between 0 and 1",), fix="specprobe compare --help")
@@ -68,8 +68,8 @@ def _compare(arguments: argparse.Namespace) -> int:
 def _find(text: str, arguments: argparse.Namespace) -> "Run":
     from pytest_specprobe.errors import ProfileError
     from pytest_specprobe.reading import Unreadable
-    from pytest_specprobe.record import history
-    from pytest_specprobe.record.read import incomplete, read_report, report_of
+    from pytest_specprobe.report.read import incomplete, read_report, report_of
+    from pytest_specprobe.report.store import history
 
     if not Path(text).exists():
         try:
@@ -95,7 +95,7 @@ def _run(report: "Report", text: str, arguments: argparse.Namespace) -> "Run":
     :raises ValueError: if a number in it is one that no ratio can be made of.
     """
     from pytest_specprobe.errors import ProfileError
-    from pytest_specprobe.record import history
+    from pytest_specprobe.report.store import history
 
     entries = [e for e in report.drafters if arguments.drafter in (None, e.name)]
     if len(entries) != 1:
@@ -128,7 +128,7 @@ def _unfit(entry: "DrafterReport") -> str | None:
 
 def _require_comparable(a: "Run", b: "Run", across: tuple[str, ...]) -> None:
     from pytest_specprobe.errors import ProfileError
-    from pytest_specprobe.record.text import brief
+    from pytest_specprobe.report.render.text import brief
 
     differing = a.key.differences(b.key)
     wrong = {name: both for name, both in differing.items() if name.partition(".")[0] not in set(across) - {_NEVER}}
@@ -142,8 +142,8 @@ def _require_comparable(a: "Run", b: "Run", across: tuple[str, ...]) -> None:
 
 
 def _page(a: "Run", b: "Run", changes: "tuple[Change, ...]", verdict: str) -> Iterator[str]:
-    from pytest_specprobe.record.regression import judged
-    from pytest_specprobe.record.text import MEASURES, brief, interval, number
+    from pytest_specprobe.report.render.text import MEASURES, brief, interval, number
+    from pytest_specprobe.report.store.regression import judged
 
     least = changes[0].minimum
     yield f"{verdict.upper()}   B against A: ratios and their 95 % intervals; a change counts from {least:.0%}"

@@ -32,8 +32,8 @@ def add(verbs: Verbs) -> None:
 
 def _doctor(arguments: argparse.Namespace) -> int:
     from pytest_specprobe.probe import doctor
-    from pytest_specprobe.server.holders import gpu_holders
-    from pytest_specprobe.server.nvidia_smi import gpus
+    from pytest_specprobe.server.gpu.holders import gpu_holders
+    from pytest_specprobe.server.gpu.nvidia_smi import gpus
     from pytest_specprobe.staging.cache import staged_cache
 
     python = None if arguments.python is None else arguments.python.expanduser().absolute()

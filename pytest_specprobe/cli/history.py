@@ -10,8 +10,8 @@ from pytest_specprobe.errors import ProfileError
 from pytest_specprobe.foreign import json_text, printable
 
 if TYPE_CHECKING:
-    from pytest_specprobe.record.history import History, Run
-    from pytest_specprobe.record.regression import Change
+    from pytest_specprobe.report.store.history import History, Run
+    from pytest_specprobe.report.store.regression import Change
 
 _BARS = "▁▂▃▄▅▆▇█"
 _SHORTEST = 6
@@ -41,7 +41,7 @@ def add(verbs: Verbs) -> None:
 
 def _history(arguments: argparse.Namespace) -> int:
     from pytest_specprobe.reading import Unreadable
-    from pytest_specprobe.record import history
+    from pytest_specprobe.report.store import history
 
     if not 0 < arguments.minimum < 1 or arguments.last < 1:
         raise ProfileError(
@@ -64,14 +64,14 @@ def _history(arguments: argparse.Namespace) -> int:
 
 
 def _against(run: "Run", past: "Sequence[Run]", minimum: float) -> "tuple[Change, ...]":
-    from pytest_specprobe.record.regression import LAST, compare
+    from pytest_specprobe.report.store.regression import LAST, compare
 
     return compare(run, past[-LAST:], minimum=minimum) if past else ()
 
 
 def _document(found: "History", *, minimum: float) -> dict[str, Any]:
-    from pytest_specprobe.record.build import as_model
-    from pytest_specprobe.record.model.history import Change as ChangeRow
+    from pytest_specprobe.report.build import as_model
+    from pytest_specprobe.report.model.history import Change as ChangeRow
 
     runs = []
     for run in found.runs:
@@ -102,7 +102,7 @@ def _page(found: "History", *, last: int, minimum: float) -> Iterator[str]:
 
 
 def _head(run: "Run", previous: "Run | None") -> Iterator[str]:
-    from pytest_specprobe.record.text import brief
+    from pytest_specprobe.report.render.text import brief
 
     parts = run.key.parts
     yield (
@@ -117,8 +117,8 @@ def _head(run: "Run", previous: "Run | None") -> Iterator[str]:
 
 
 def _table(runs: "Sequence[Run]", *, last: int, minimum: float) -> Iterator[str]:
-    from pytest_specprobe.record.regression import trend
-    from pytest_specprobe.record.text import interval
+    from pytest_specprobe.report.render.text import interval
+    from pytest_specprobe.report.store.regression import trend
 
     rows = [("run", "when", "commit", "verdict", "accept length", "tok/s", "speedup", "against the runs before")]
     for at, run in enumerate(runs):
@@ -142,8 +142,8 @@ def _table(runs: "Sequence[Run]", *, last: int, minimum: float) -> Iterator[str]
 
 
 def _said(changes: "Sequence[Change]", verdict: str) -> str:
-    from pytest_specprobe.record.regression import judged
-    from pytest_specprobe.record.text import MEASURES, interval
+    from pytest_specprobe.report.render.text import MEASURES, interval
+    from pytest_specprobe.report.store.regression import judged
 
     worst = next(change for change in judged(changes) if change.trend == verdict)
     ratio = interval(worst.ratio) if worst.ratio else "too few shared prompts"
@@ -152,7 +152,7 @@ def _said(changes: "Sequence[Change]", verdict: str) -> str:
 
 def _drift(runs: "Sequence[Run]", *, minimum: float) -> Iterator[str]:
     """Hold the newest run against the first ones too: a slow drift hides from the last few."""
-    from pytest_specprobe.record.regression import LAST, compare, trend
+    from pytest_specprobe.report.store.regression import LAST, compare, trend
 
     if len(runs) <= LAST + 1:
         return

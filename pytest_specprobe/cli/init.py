@@ -26,14 +26,14 @@ def add(verbs: Verbs) -> None:
 
 
 def _init(arguments: argparse.Namespace) -> int:
+    from pytest_specprobe.checkpoint.files.read import load_drafter, load_target
     from pytest_specprobe.checkpoint.inspect import inspect
-    from pytest_specprobe.checkpoint.read import load_drafter, load_target
     from pytest_specprobe.errors import ProfileError
     from pytest_specprobe.findings import failed
     from pytest_specprobe.foreign import printable
-    from pytest_specprobe.probe.scaffold import Pair, profile_name, scaffold
+    from pytest_specprobe.probe.profile_template import Pair, profile_name, scaffold
     from pytest_specprobe.profiles import NAMES, is_name
-    from pytest_specprobe.server.nvidia_smi import gpus
+    from pytest_specprobe.server.gpu.nvidia_smi import gpus
 
     name = arguments.name or profile_name(arguments.drafter)
     if not is_name(name):

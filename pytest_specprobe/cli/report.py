@@ -32,7 +32,7 @@ def add(verbs: Verbs) -> None:
 def _report(arguments: argparse.Namespace) -> int:
     from pytest_specprobe.errors import ProfileError
     from pytest_specprobe.foreign import printable
-    from pytest_specprobe.record.read import incomplete, read_report, schema_text
+    from pytest_specprobe.report.read import incomplete, read_report, schema_text
 
     if arguments.schema:
         print(schema_text(), end="")
@@ -63,20 +63,20 @@ def _report(arguments: argparse.Namespace) -> int:
 
 
 def _rendered(report: dict[str, Any], arguments: argparse.Namespace) -> str:
-    from pytest_specprobe.record.read import report_of
+    from pytest_specprobe.report.read import report_of
 
     if arguments.format == "json":
         return json.dumps({key: value for key, value in report.items() if key != "path"}, indent=1)
     whole = report_of(report)
     if arguments.format == "html":
-        from pytest_specprobe.record.html import page
+        from pytest_specprobe.report.render.html import page
 
         return page(whole)
     if arguments.format == "markdown":
-        from pytest_specprobe.record.markdown import markdown
+        from pytest_specprobe.report.render.markdown import markdown
 
         return "\n".join(markdown(whole))
-    from pytest_specprobe.record.terminal import WIDTH, summary
+    from pytest_specprobe.report.render.terminal import WIDTH, summary
 
     width = min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDTH)
     return "\n".join(

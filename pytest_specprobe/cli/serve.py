@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pytest_specprobe.cli.parser import Verbs
 
 if TYPE_CHECKING:
-    from pytest_specprobe.probe.serving import Serving
+    from pytest_specprobe.probe.held_server import Serving
     from pytest_specprobe.settings import Settings
 
 _LOOK_EVERY_S = 1.0
@@ -52,10 +52,10 @@ def add(verbs: Verbs) -> None:
 def _serve(arguments: argparse.Namespace) -> int:
     from pytest_specprobe.errors import ProbeImpossible, ProfileError, SpecprobeError
     from pytest_specprobe.foreign import json_text
-    from pytest_specprobe.probe.named import named_profiles
-    from pytest_specprobe.probe.serving import serving
+    from pytest_specprobe.probe.held_server import serving
+    from pytest_specprobe.probe.plan.named_profiles import named_profiles
     from pytest_specprobe.profiles import load_profiles
-    from pytest_specprobe.record import exit as exits
+    from pytest_specprobe.report import exit_code as exits
     from pytest_specprobe.secret import Secret, Variables
     from pytest_specprobe.server.attach import API_KEY_VARIABLE
 

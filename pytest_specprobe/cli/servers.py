@@ -9,8 +9,8 @@ from pytest_specprobe.cli.parser import Verbs
 from pytest_specprobe.foreign import json_text, printable
 
 if TYPE_CHECKING:
-    from pytest_specprobe.server.holders import Holder
-    from pytest_specprobe.server.ownership import Owned
+    from pytest_specprobe.server.gpu.holders import Holder
+    from pytest_specprobe.server.process.ownership import Owned
 
 
 def add(verbs: Verbs) -> None:
@@ -36,7 +36,7 @@ def add(verbs: Verbs) -> None:
 
 
 def _servers(arguments: argparse.Namespace) -> int:
-    from pytest_specprobe.server import ownership
+    from pytest_specprobe.server.process import ownership
 
     found = ownership.servers()
     if arguments.json:
@@ -51,7 +51,8 @@ def _servers(arguments: argparse.Namespace) -> int:
 
 
 def _reap(arguments: argparse.Namespace) -> int:
-    from pytest_specprobe.server import holders, ownership
+    from pytest_specprobe.server.gpu import holders
+    from pytest_specprobe.server.process import ownership
     from pytest_specprobe.staging.cache import staged_cache
     from pytest_specprobe.staging.prune import prune
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pytest_specprobe.errors import ProfileError
-from pytest_specprobe.probe.sources import Missing, locate
+from pytest_specprobe.probe.plan.locate import Missing, locate
 from pytest_specprobe.profiles import load_profiles
 
 

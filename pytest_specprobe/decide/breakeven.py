@@ -6,7 +6,7 @@ B = S x baseline tok/s is the accept length at which speculation breaks even.
 
 from dataclasses import dataclass
 
-from pytest_specprobe.measure.records import Estimate
+from pytest_specprobe.measure.request import Estimate
 from pytest_specprobe.profiles import Verdict
 
 P_REACH = 0.80

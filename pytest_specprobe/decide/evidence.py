@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from pytest_specprobe.decide.breakeven import BreakEven
 from pytest_specprobe.measure.acceptance import Acceptance
-from pytest_specprobe.measure.records import Estimate
+from pytest_specprobe.measure.request import Estimate
 from pytest_specprobe.measure.throughput import Throughput
 
 MIN_PROMPTS = 24

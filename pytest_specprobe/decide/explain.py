@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_specprobe.decide.evidence import MIN_PROMPTS, Evidence
 from pytest_specprobe.decide.gate import show
-from pytest_specprobe.decide.settle import straddles
+from pytest_specprobe.decide.prompts_needed import straddles
 from pytest_specprobe.profiles import Gate, Verdict
 
 _SAYS: dict[Verdict, str] = {

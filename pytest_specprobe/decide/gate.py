@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytest_specprobe.decide.evidence import MIN_PROMPTS, Evidence
-from pytest_specprobe.measure.records import Estimate
+from pytest_specprobe.measure.request import Estimate
 from pytest_specprobe.profiles import Gate, Verdict
 
 Result = Literal["pass", "fail", "inconclusive"]

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pytest_specprobe.decide.evidence import Evidence, evidence
 from pytest_specprobe.decide.explain import next_steps, reasons
 from pytest_specprobe.decide.gate import GateCheck, GateResult, gate_checks, missed, worst
-from pytest_specprobe.decide.settle import more_prompts, straddles
+from pytest_specprobe.decide.prompts_needed import more_prompts, straddles
 from pytest_specprobe.errors import Culprit, ProbeImpossible
 from pytest_specprobe.findings import MEASUREMENT, Finding, failed
-from pytest_specprobe.measure.load import CROWDED_MACHINE
-from pytest_specprobe.measure.records import Estimate
+from pytest_specprobe.measure.checks.busy_machine import CROWDED_MACHINE
+from pytest_specprobe.measure.request import Estimate
 from pytest_specprobe.profiles import Gate, Verdict
 
 __all__ = ["Decision", "Evidence", "decide", "evidence", "possible", "with_past"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_specprobe.errors import MeasurementError
-from pytest_specprobe.measure.records import Estimate, Generation
+from pytest_specprobe.measure.request import Estimate, Generation
 from pytest_specprobe.measure.statistics import CONFIDENCE, SEED, Quantity, Resamples, combine, resample
 
 CONTEXT_EDGES = (0, 512, 2048, 8192, 32768, 131072)

@@ -12,7 +12,7 @@ import numpy as np
 
 from pytest_specprobe.errors import MeasurementError
 from pytest_specprobe.measure.acceptance import PromptRow
-from pytest_specprobe.measure.records import Estimate
+from pytest_specprobe.measure.request import Estimate
 from pytest_specprobe.measure.statistics import SEED, FloatArray, Quantity, combine, resample
 from pytest_specprobe.measure.throughput import SpeedRow
 

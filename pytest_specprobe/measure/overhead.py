@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_specprobe.measure.records import Estimate, Generation
+from pytest_specprobe.measure.request import Estimate, Generation
 from pytest_specprobe.measure.statistics import resample
 
 

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Protocol
 
 from pytest_specprobe.errors import MeasurementError, SpecprobeError
-from pytest_specprobe.measure.records import Generation, Prompt
+from pytest_specprobe.measure.request import Generation, Prompt
 
 
 class Client(Protocol):
@@ -55,7 +55,7 @@ class ThroughputRuns:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class Contender:
     """Who takes part in alternating turns: a server, and how to make it (or one of its settings) the current one.
 
     ``switch`` proves what it made current, and tells whether that must be warmed up again.
@@ -72,8 +72,8 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
-    """One seat's requests, in the order they ran, and the seconds it was at work."""
+class TurnRuns:
+    """One contender's requests, in the order they ran, and the seconds it was at work."""
 
     generations: tuple[Generation, ...]
     wall_s: float | None
@@ -124,9 +124,9 @@ def throughput_pass(
     :param new_tokens: tokens per request, one number or one per prompt id (``natural_lengths``).
     :raises MeasurementError: if a request fails; it names the prompt.
     """
-    seats = {"drafter": Seat(drafter)} | ({} if baseline is None else {"baseline": Seat(baseline)})
+    contenders = {"drafter": Contender(drafter)} | ({} if baseline is None else {"baseline": Contender(baseline)})
     turns = alternate(
-        seats,
+        contenders,
         prompts,
         new_tokens=new_tokens,
         repeats=repeats,
@@ -138,8 +138,8 @@ def throughput_pass(
 
 
 def apart_pass(
-    drafter: Seat,
-    baseline: Seat,
+    drafter: Contender,
+    baseline: Contender,
     prompts: Sequence[Prompt],
     *,
     new_tokens: int | Mapping[str, int],
@@ -152,23 +152,29 @@ def apart_pass(
 
     :raises MeasurementError: if a request fails; it names the prompt.
     """
-    seats = {"drafter": drafter, "baseline": baseline}
+    contenders = {"drafter": drafter, "baseline": baseline}
     return _both(
         alternate(
-            seats, prompts, new_tokens=new_tokens, repeats=2, concurrency=concurrency, progress=progress, apart=True
+            contenders,
+            prompts,
+            new_tokens=new_tokens,
+            repeats=2,
+            concurrency=concurrency,
+            progress=progress,
+            apart=True,
         )
     )
 
 
-def _both(turns: Mapping[str, Turns]) -> ThroughputRuns:
-    own, plain = turns["drafter"], turns.get("baseline", Turns((), None))
+def _both(turns: Mapping[str, TurnRuns]) -> ThroughputRuns:
+    own, plain = turns["drafter"], turns.get("baseline", TurnRuns((), None))
     return ThroughputRuns(
         drafter=own.generations, baseline=plain.generations, drafter_wall_s=own.wall_s, baseline_wall_s=plain.wall_s
     )
 
 
 def alternate(
-    seats: Mapping[str, Seat],
+    contenders: Mapping[str, Contender],
     prompts: Sequence[Prompt],
     *,
     new_tokens: int | Mapping[str, int],
@@ -177,33 +183,33 @@ def alternate(
     concurrency: int = 1,
     progress: Callable[[Progress], None] | None = None,
     apart: bool = False,
-) -> dict[str, Turns]:
-    """Run every prompt on every seat in turn, as ``throughput_pass`` describes; return each seat's requests.
+) -> dict[str, TurnRuns]:
+    """Run every prompt on every contender in turn, as ``throughput_pass`` describes; return each one's requests.
 
-    :param apart: taking a seat ends the other's server: a turn is all prompts, and nothing is warmed up beforehand.
+    :param apart: taking a contender ends the other's server: a turn is all prompts, and nothing is warmed up before.
     :raises MeasurementError: if a request fails; it names the prompt.
     """
     lengths = {p.id: new_tokens if isinstance(new_tokens, int) else new_tokens[p.id] for p in prompts}
     warm = [prompts[i % len(prompts)] for i in range(max(warmup, concurrency) if warmup else 0)]
 
-    def warm_up(seat: Seat) -> None:
-        _run(_fixed(seat.client, warm, lengths), concurrency=concurrency, meter=_Meter(0, None))
+    def warm_up(contender: Contender) -> None:
+        _run(_fixed(contender.client, warm, lengths), concurrency=concurrency, meter=_Meter(0, None))
 
-    for seat in () if apart else seats.values():
-        seat.take()
-        warm_up(seat)
-    kept: dict[str, list[Generation]] = {name: [] for name in seats}
-    walls = dict.fromkeys(seats, 0.0)
-    meter = _Meter(repeats * len(prompts) * len(seats), progress)
+    for contender in () if apart else contenders.values():
+        contender.take()
+        warm_up(contender)
+    kept: dict[str, list[Generation]] = {name: [] for name in contenders}
+    walls = dict.fromkeys(contenders, 0.0)
+    meter = _Meter(repeats * len(prompts) * len(contenders), progress)
     for forward, part in _turns(prompts, repeats=repeats, whole=apart or concurrency > 1):
-        for name in seats if forward else reversed(list(seats)):
-            if seats[name].take():
-                warm_up(seats[name])
-                _flush(seats[name].client)
+        for name in contenders if forward else reversed(list(contenders)):
+            if contenders[name].take():
+                warm_up(contenders[name])
+                _flush(contenders[name].client)
             start = time.perf_counter()
-            kept[name] += _run(_fixed(seats[name].client, part, lengths), concurrency=concurrency, meter=meter)
+            kept[name] += _run(_fixed(contenders[name].client, part, lengths), concurrency=concurrency, meter=meter)
             walls[name] += time.perf_counter() - start
-    return {name: Turns(tuple(kept[name]), walls[name]) for name in seats}
+    return {name: TurnRuns(tuple(kept[name]), walls[name]) for name in contenders}
 
 
 def natural_lengths(generations: Sequence[Generation], *, at_least: int = 16) -> dict[str, int]:

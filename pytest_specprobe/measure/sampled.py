@@ -13,7 +13,7 @@ import numpy as np
 
 from pytest_specprobe.findings import Finding
 from pytest_specprobe.measure.acceptance import Acceptance, measure_acceptance
-from pytest_specprobe.measure.records import Estimate, Generation
+from pytest_specprobe.measure.request import Estimate, Generation
 from pytest_specprobe.measure.statistics import combine, resample
 
 _ENOUGH = 3

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.request import Generation
 from pytest_specprobe.measure.statistics import FloatArray
 
 SHARE = 0.05

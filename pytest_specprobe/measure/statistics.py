@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_specprobe.errors import MeasurementError
-from pytest_specprobe.measure.records import Estimate
+from pytest_specprobe.measure.request import Estimate
 
 FloatArray = NDArray[np.float64]
 CONFIDENCE = 0.95

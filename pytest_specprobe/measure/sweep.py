@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from pytest_specprobe.measure.acceptance import Acceptance, measure_acceptance
-from pytest_specprobe.measure.records import Estimate, Generation
+from pytest_specprobe.measure.request import Estimate, Generation
 from pytest_specprobe.measure.statistics import CONFIDENCE, FloatArray, combine, resample
 from pytest_specprobe.measure.throughput import (
     BaselineSource,

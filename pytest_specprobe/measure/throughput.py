@@ -12,7 +12,7 @@ import numpy as np
 
 from pytest_specprobe.errors import MeasurementError
 from pytest_specprobe.measure.overhead import Overhead, client_overhead
-from pytest_specprobe.measure.records import Estimate, Generation
+from pytest_specprobe.measure.request import Estimate, Generation
 from pytest_specprobe.measure.statistics import CONFIDENCE, SEED, FloatArray, Quantity, Resamples, combine, resample
 
 BaselineSource = Literal["boot", "alternating", "attached", "stored", "declared"]

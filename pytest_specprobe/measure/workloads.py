@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_specprobe.errors import ProfileError
-from pytest_specprobe.measure.records import Prompt
+from pytest_specprobe.measure.request import Prompt
 from pytest_specprobe.reading import Bounds, Unreadable, parse_json, read_text
 
 DOMAINS = ("chat", "code", "math", "language", "summary")

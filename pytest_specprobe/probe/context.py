@@ -9,11 +9,11 @@ from pytest_specprobe.probe.clock import TokenClock
 from pytest_specprobe.probe.logs import RunLogs
 from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.profiles import Profile
-from pytest_specprobe.record import place
+from pytest_specprobe.report import folder
 from pytest_specprobe.secret import Secret
 from pytest_specprobe.server.boot import Server
 from pytest_specprobe.server.closing import close_all
-from pytest_specprobe.server.gpu_hold import GpuHold
+from pytest_specprobe.server.gpu.hold import GpuHold
 from pytest_specprobe.server.spec import ServerSpec
 from pytest_specprobe.settings import Settings
 from pytest_specprobe.staging.cache import staged_cache
@@ -63,11 +63,11 @@ class SessionContext:
 
         :raises ProfileError: if what is to be written in the report folder would go through a link.
         """
-        place.require_no_links(settings.report, roots=(settings.root, Path.cwd()))
+        folder.require_no_links(settings.report, roots=(settings.root, Path.cwd()))
         return cls(
             settings=settings,
             server_args=server_args,
-            logs=RunLogs(settings.report / place.LOGS),
+            logs=RunLogs(settings.report / folder.LOGS),
             cache=staged_cache(),
             api_key=api_key,
         )

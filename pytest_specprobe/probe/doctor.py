@@ -14,9 +14,9 @@ from packaging.version import InvalidVersion, Version
 
 from pytest_specprobe.engines.cpu import SGLANG_VERSION
 from pytest_specprobe.findings import Finding, Severity
-from pytest_specprobe.probe.device import OLDEST_CUDA, engine
-from pytest_specprobe.server.holders import Holder
-from pytest_specprobe.server.nvidia_smi import Gpu
+from pytest_specprobe.probe.plan.device import OLDEST_CUDA, engine
+from pytest_specprobe.server.gpu.holders import Holder
+from pytest_specprobe.server.gpu.nvidia_smi import Gpu
 
 ROOM_GIB = 2.0
 MEMORY_GIB = 4.0

@@ -4,16 +4,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_specprobe.checkpoint import contents
-from pytest_specprobe.checkpoint.digest import digest
+from pytest_specprobe.checkpoint.checks import contents
+from pytest_specprobe.checkpoint.files.digest import digest
+from pytest_specprobe.checkpoint.files.read import TargetFiles, load_target
 from pytest_specprobe.checkpoint.inspect import inspect
-from pytest_specprobe.checkpoint.read import TargetFiles, load_target
 from pytest_specprobe.errors import CheckFailed, CheckpointError
 from pytest_specprobe.findings import Finding, failed
+from pytest_specprobe.probe.cleanup import clear
 from pytest_specprobe.probe.context import ProbeContext
-from pytest_specprobe.probe.free import clear
 from pytest_specprobe.probe.once import Once
-from pytest_specprobe.probe.preflight import Preflight, preflight
+from pytest_specprobe.probe.plan.preflight import Preflight, preflight
 from pytest_specprobe.staging import Staged, context_length, stage
 
 # What a zeroed fc fails by design.

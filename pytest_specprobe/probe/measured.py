@@ -10,19 +10,19 @@ from pytest_specprobe.decide.evidence import Evidence, evidence
 from pytest_specprobe.decide.predicted import Predicted, predict_shorter
 from pytest_specprobe.errors import MeasurementError
 from pytest_specprobe.findings import Finding
-from pytest_specprobe.measure import validity
 from pytest_specprobe.measure.acceptance import Acceptance
+from pytest_specprobe.measure.checks import validity
+from pytest_specprobe.measure.checks.foreign_traffic import Prefilled, check_prefilled, check_traffic
+from pytest_specprobe.measure.checks.greedy import Reading, check_greedy
+from pytest_specprobe.measure.checks.losslessness import Best, Losslessness, check_texts_equal, compare_texts
+from pytest_specprobe.measure.checks.stored_baseline import check_stored
+from pytest_specprobe.measure.checks.texts import check_texts
 from pytest_specprobe.measure.curve import Curve
-from pytest_specprobe.measure.greedy import Reading, check_greedy
-from pytest_specprobe.measure.losslessness import Best, Losslessness, check_texts_equal, compare_texts
 from pytest_specprobe.measure.passes import ThroughputRuns, natural_lengths
-from pytest_specprobe.measure.records import Generation, Prompt
+from pytest_specprobe.measure.request import Generation, Prompt
 from pytest_specprobe.measure.sampled import Sampled
-from pytest_specprobe.measure.stored import check_stored
 from pytest_specprobe.measure.sweep import Sweep
-from pytest_specprobe.measure.texts import check_texts
 from pytest_specprobe.measure.throughput import KnownBaseline, Throughput
-from pytest_specprobe.measure.traffic import Prefilled, check_prefilled, check_traffic
 from pytest_specprobe.measure.workloads import Workload
 
 

@@ -2,41 +2,41 @@
 
 from dataclasses import dataclass, replace
 
-from pytest_specprobe.checkpoint.read import load_drafter
-from pytest_specprobe.checkpoint.vocab import vocab_map
+from pytest_specprobe.checkpoint.files.read import load_drafter
+from pytest_specprobe.checkpoint.vocab_mapping import vocab_map
 from pytest_specprobe.decide.evidence import Evidence
 from pytest_specprobe.decide.verdict import Decision, decide
 from pytest_specprobe.errors import MeasurementError, ProbeImpossible, SpecprobeError
 from pytest_specprobe.findings import MEASUREMENT, Finding, require
 from pytest_specprobe.measure.acceptance import Acceptance, measure_acceptance
+from pytest_specprobe.measure.checks.busy_machine import BUSY_MACHINE, CROWDED_MACHINE
+from pytest_specprobe.measure.checks.losslessness import questions
+from pytest_specprobe.measure.checks.texts import check_texts, dropped_prompts
+from pytest_specprobe.measure.checks.validity import invalid
 from pytest_specprobe.measure.curve import Curve, curve
-from pytest_specprobe.measure.load import BUSY_MACHINE, CROWDED_MACHINE
-from pytest_specprobe.measure.losslessness import questions
 from pytest_specprobe.measure.passes import (
     ThroughputRuns,
     acceptance_pass,
     natural_lengths,
 )
-from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.request import Generation
 from pytest_specprobe.measure.sampled import Sampled, check_sampled, measure_sampled
 from pytest_specprobe.measure.sweep import Sweep
-from pytest_specprobe.measure.texts import check_texts, dropped_prompts
 from pytest_specprobe.measure.throughput import Throughput
-from pytest_specprobe.measure.validity import invalid
-from pytest_specprobe.probe.asking import ask_target, read_texts
 from pytest_specprobe.probe.context import ProbeContext
 from pytest_specprobe.probe.files import Checked, ProbeFiles
+from pytest_specprobe.probe.foreign_traffic import TrafficWatch
 from pytest_specprobe.probe.measured import Measured
 from pytest_specprobe.probe.once import Once
+from pytest_specprobe.probe.passes.sweep import SweepPlan, SweepRun
+from pytest_specprobe.probe.passes.target_readings import ask_target, read_texts
+from pytest_specprobe.probe.passes.throughput import Timing
 from pytest_specprobe.probe.phases import narrator
-from pytest_specprobe.probe.planned_boots import other_settings
-from pytest_specprobe.probe.servers import CANARY_TOKENS, ProbeServers
-from pytest_specprobe.probe.sweep import SweepPlan, SweepRun
-from pytest_specprobe.probe.timing import Timing
-from pytest_specprobe.probe.watch import Watch
+from pytest_specprobe.probe.plan.boots import other_settings
+from pytest_specprobe.probe.servers.probe_servers import CANARY_TOKENS, ProbeServers
 from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.server.boot import Server
-from pytest_specprobe.server.info import ServerInfo
+from pytest_specprobe.server.http.info import ServerInfo
 from pytest_specprobe.staging import context_length
 
 # Accepted drafts do not depend on what else is in the batch, and four streams at once take a third of the time.
@@ -72,7 +72,7 @@ class ProbeRun:
         self._settings = context.settings
         self._once = Once()
         self._load: list[Finding] = []
-        self._watch = Watch()
+        self._watch = TrafficWatch()
         self._results: _Results | None = None
         self.files = ProbeFiles(context, self._once)
         self.servers = ProbeServers(context, self.files, self._once)
@@ -126,7 +126,7 @@ class ProbeRun:
         try:
             server, what = self.servers.server(), f"drafter at {temperature:g}"
             # a watch of its own: requests of others in this pass are nothing to the verdict either
-            texts = self._accept(server, what=what, watch=Watch(), temperature=temperature)
+            texts = self._accept(server, what=what, watch=TrafficWatch(), temperature=temperature)
             check = check_sampled(texts, own)
             found = measure_sampled(texts, greedy, temperature=temperature, dropped=dropped_prompts(own))
         except SpecprobeError as error:
@@ -136,7 +136,7 @@ class ProbeRun:
         return None if check.status == "fail" else found
 
     def _accept(
-        self, server: Server, *, what: str, watch: Watch | None = None, temperature: float = 0.0
+        self, server: Server, *, what: str, watch: TrafficWatch | None = None, temperature: float = 0.0
     ) -> tuple[Generation, ...]:
         with self.phases.phase("warm up", what):
             for prompt in self.servers.prompts()[:2]:

@@ -8,19 +8,19 @@ from typing import Any
 
 from pytest_specprobe.errors import ProbeImpossible, SpecprobeError
 from pytest_specprobe.probe.context import ProbeContext, SessionContext
-from pytest_specprobe.probe.entry import comparisons, entry
-from pytest_specprobe.probe.named import named_profiles
 from pytest_specprobe.probe.phases import PhaseLog
+from pytest_specprobe.probe.plan.named_profiles import named_profiles
+from pytest_specprobe.probe.report_entry import comparisons, entry
 from pytest_specprobe.probe.run import ProbeRun, State
 from pytest_specprobe.profiles import Profile, load_profiles
-from pytest_specprobe.record import report
-from pytest_specprobe.record.build import as_model, decided
-from pytest_specprobe.record.markdown import to_step_summary
-from pytest_specprobe.record.model.report import DrafterReport, Report
-from pytest_specprobe.record.read import report_of
-from pytest_specprobe.record.remember import Past, look_back, remember
+from pytest_specprobe.report import file as report
+from pytest_specprobe.report.build import as_model, decided
+from pytest_specprobe.report.model.report import DrafterReport, Report
+from pytest_specprobe.report.read import report_of
+from pytest_specprobe.report.render.markdown import to_step_summary
+from pytest_specprobe.report.store.past import Past, look_back, remember
 from pytest_specprobe.secret import Variables
-from pytest_specprobe.server.nvidia_smi import Gpu, gpus
+from pytest_specprobe.server.gpu.nvidia_smi import Gpu, gpus
 from pytest_specprobe.settings import Settings
 
 logger = logging.getLogger(__name__)

@@ -10,13 +10,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pytest_specprobe.secret import Secret, Variables
-from pytest_specprobe.server import ownership
-from pytest_specprobe.server.bootlog import tail
-from pytest_specprobe.server.client import Client, checked_url, is_loopback
 from pytest_specprobe.server.closing import Closing
-from pytest_specprobe.server.listeners import Listener, listeners_of
-from pytest_specprobe.server.log_file import read_log, read_tail
+from pytest_specprobe.server.http.client import Client, checked_url, is_loopback
+from pytest_specprobe.server.log.boot_log import tail
+from pytest_specprobe.server.log.file import read_log, read_tail
 from pytest_specprobe.server.port import OwnPort
+from pytest_specprobe.server.process import ownership
+from pytest_specprobe.server.process.listeners import Listener, listeners_of
 
 API_KEY_VARIABLE = "SPECPROBE_API_KEY"
 

@@ -12,20 +12,21 @@ from typing import Protocol, Self
 from pytest_specprobe.engines import cpu
 from pytest_specprobe.errors import PortTaken
 from pytest_specprobe.secret import Secret, Variables
-from pytest_specprobe.server import boot_times, ownership
+from pytest_specprobe.server import boot_times
+from pytest_specprobe.server.absolute_paths import absolute_variables, absolute_words
 from pytest_specprobe.server.boot_watch import STALL_PATIENCE_S, BootProgress, BootWatch, PortLost
 from pytest_specprobe.server.child_environment import environment, speed_variables
-from pytest_specprobe.server.client import Client
-from pytest_specprobe.server.gpu_memory import GpuMemory
-from pytest_specprobe.server.gpus import gpus_of
-from pytest_specprobe.server.listeners import Listener
-from pytest_specprobe.server.own_cache import require_own
+from pytest_specprobe.server.code_cache import require_own
+from pytest_specprobe.server.gpu.memory import GpuMemory
+from pytest_specprobe.server.gpu.selection import gpus_of
+from pytest_specprobe.server.http.client import Client
 from pytest_specprobe.server.owned import OwnedServer
-from pytest_specprobe.server.pinned import write_candidates
+from pytest_specprobe.server.pinned_steps import write_candidates
 from pytest_specprobe.server.port import LOOPBACK, HeldPort, OwnPort
-from pytest_specprobe.server.process import Supervised
+from pytest_specprobe.server.process import ownership
+from pytest_specprobe.server.process.handle import Supervised
+from pytest_specprobe.server.process.listeners import Listener
 from pytest_specprobe.server.redaction import redact_command
-from pytest_specprobe.server.relative import absolute_variables, absolute_words
 from pytest_specprobe.server.spec import ServerSpec, command
 
 _CONFIG = "server.yaml"  # SGLang reads settings from files with a YAML suffix only

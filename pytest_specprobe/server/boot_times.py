@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytest_specprobe import private
 from pytest_specprobe.reading import Bounds, parse_json
-from pytest_specprobe.server.ownership import records_dir
+from pytest_specprobe.server.process.ownership import records_dir
 from pytest_specprobe.server.spec import ServerSpec
 
 _KEPT = 200

@@ -9,14 +9,14 @@ import httpx
 
 from pytest_specprobe.errors import BootError, Culprit, PortTaken
 from pytest_specprobe.server import boot_times
-from pytest_specprobe.server.bootlog import Phase, advance, tail
-from pytest_specprobe.server.diagnosis import diagnose, says_port_taken
-from pytest_specprobe.server.gpus import ranks_here
-from pytest_specprobe.server.growing_log import GrowingLog
+from pytest_specprobe.server.gpu.selection import ranks_here
+from pytest_specprobe.server.log.boot_log import Phase, advance, tail
+from pytest_specprobe.server.log.diagnosis import diagnose, says_port_taken
+from pytest_specprobe.server.log.growing import GrowingLog
 from pytest_specprobe.server.owned import OwnedServer
+from pytest_specprobe.server.process.stall import StallWatch
 from pytest_specprobe.server.quiet import Compilation, Wait, compilation, wait_of
 from pytest_specprobe.server.spec import ServerSpec
-from pytest_specprobe.server.stall import StallWatch
 
 STALL_PATIENCE_S = 300.0
 _TICK_S = 0.25

@@ -8,16 +8,17 @@ from pathlib import Path
 
 from pytest_specprobe.errors import ServerError
 from pytest_specprobe.secret import Secret
-from pytest_specprobe.server import holders, ownership
-from pytest_specprobe.server.bootlog import tail
-from pytest_specprobe.server.client import Client
 from pytest_specprobe.server.closing import Closing
-from pytest_specprobe.server.gpu_memory import GpuMemory
-from pytest_specprobe.server.listeners import Listener, listeners_of
-from pytest_specprobe.server.log_file import blot, read_ends, read_log, read_tail
+from pytest_specprobe.server.gpu import holders
+from pytest_specprobe.server.gpu.memory import GpuMemory
+from pytest_specprobe.server.http.client import Client
+from pytest_specprobe.server.log.boot_log import tail
+from pytest_specprobe.server.log.file import blot, read_ends, read_log, read_tail
 from pytest_specprobe.server.port import HeldPort, OwnPort
-from pytest_specprobe.server.process import Supervised
-from pytest_specprobe.server.supervisor import marked
+from pytest_specprobe.server.process import ownership
+from pytest_specprobe.server.process.handle import Supervised
+from pytest_specprobe.server.process.listeners import Listener, listeners_of
+from pytest_specprobe.server.process.supervisor import marked
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pytest_specprobe.errors import PortTaken, ServerError
 from pytest_specprobe.server.closing import Closing
-from pytest_specprobe.server.holders import port_holders
-from pytest_specprobe.server.listeners import Listener, listeners, sockets_of
+from pytest_specprobe.server.gpu.holders import port_holders
+from pytest_specprobe.server.process.listeners import Listener, listeners, sockets_of
 
 LOOPBACK = "127.0.0.1"
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")

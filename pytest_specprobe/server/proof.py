@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from pytest_specprobe.findings import Finding, finding
-from pytest_specprobe.measure.records import Generation
-from pytest_specprobe.server.bootlog import faults
+from pytest_specprobe.measure.request import Generation
 from pytest_specprobe.server.child_environment import forging_variables
-from pytest_specprobe.server.info import ServerInfo
-from pytest_specprobe.server.listeners import Listener
+from pytest_specprobe.server.http.info import ServerInfo
+from pytest_specprobe.server.log.boot_log import faults
+from pytest_specprobe.server.process.listeners import Listener
 from pytest_specprobe.server.reach import reachable
 from pytest_specprobe.server.spec import ServerSpec
 

@@ -1,9 +1,9 @@
 """Who can reach a server, and whose code it may run: pure checks on what it says and listens on."""
 
 from pytest_specprobe.findings import Finding, finding
-from pytest_specprobe.server.client import is_loopback
-from pytest_specprobe.server.info import ServerInfo
-from pytest_specprobe.server.listeners import Listener
+from pytest_specprobe.server.http.client import is_loopback
+from pytest_specprobe.server.http.info import ServerInfo
+from pytest_specprobe.server.process.listeners import Listener
 from pytest_specprobe.server.spec import ServerSpec
 
 

@@ -5,7 +5,7 @@ A byte edit by header offsets: no tensor library, no change of any other byte, a
 
 from pathlib import Path
 
-from pytest_specprobe.checkpoint.header import read_header
+from pytest_specprobe.checkpoint.files.header import read_header
 from pytest_specprobe.errors import StagingError
 
 _FC_NAMES = ("fc.weight", "fc.bias", "model.fc.weight", "model.fc.bias")

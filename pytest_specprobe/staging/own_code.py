@@ -4,7 +4,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_specprobe.checkpoint.own_code import AUTO_MAP, auto_maps
+from pytest_specprobe.checkpoint.checks.own_code import AUTO_MAP, auto_maps
 from pytest_specprobe.staging.positions import Edits
 
 

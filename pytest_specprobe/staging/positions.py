@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_specprobe.checkpoint.rope import LONGEST, is_factor
+from pytest_specprobe.checkpoint.checks.rope import LONGEST, is_factor
 from pytest_specprobe.errors import CheckpointError
 
 # In SGLang's order: the first one present gives the context length.

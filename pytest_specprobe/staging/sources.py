@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_specprobe.checkpoint.folder import CONFIG, MAX_CONFIG_BYTES
-from pytest_specprobe.checkpoint.header import open_regular
-from pytest_specprobe.checkpoint.shards import INDEX, weight_files
+from pytest_specprobe.checkpoint.files.folder import CONFIG, MAX_CONFIG_BYTES
+from pytest_specprobe.checkpoint.files.header import open_regular
+from pytest_specprobe.checkpoint.files.shards import INDEX, weight_files
 from pytest_specprobe.errors import CheckpointError
 from pytest_specprobe.reading import Bounds, Unreadable, parse_json, read_bytes
 

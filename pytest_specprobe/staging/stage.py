@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_specprobe.checkpoint.folder import CONFIG
+from pytest_specprobe.checkpoint.files.folder import CONFIG
 from pytest_specprobe.errors import CheckpointError, StagingError
 from pytest_specprobe.private import require_file, require_folder
 from pytest_specprobe.reading import Bounds, Unreadable, read_bytes, read_json

@@ -3,7 +3,7 @@
 from pytest_specprobe.decide.gate import GateCheck
 from pytest_specprobe.decide.verdict import Decision
 from pytest_specprobe.errors import GateFailed, Inconclusive
-from pytest_specprobe.record.remember import Past
+from pytest_specprobe.report.store.past import Past
 
 
 def require_gate(decision: Decision, name: str) -> None:

@@ -6,7 +6,7 @@ from pytest_specprobe.findings import require
 from pytest_specprobe.measure.acceptance import Acceptance
 from pytest_specprobe.probe.run import ProbeRun
 from pytest_specprobe.profiles import Profile
-from pytest_specprobe.record.remember import Past
+from pytest_specprobe.report.store.past import Past
 from pytest_specprobe.suite.checks import require_past
 
 

@@ -18,27 +18,27 @@ from pytest_specprobe.decide.sweep import cannot_win
 from pytest_specprobe.decide.verdict import decide as decide_on
 from pytest_specprobe.errors import MeasurementError, SpecprobeError
 from pytest_specprobe.findings import Finding
-from pytest_specprobe.measure import validity
 from pytest_specprobe.measure.acceptance import Acceptance, PromptRow, measure_acceptance
-from pytest_specprobe.measure.apart import check_apart
+from pytest_specprobe.measure.boot_variation import check_apart
+from pytest_specprobe.measure.checks import validity
+from pytest_specprobe.measure.checks.busy_machine import CpuTime, check_load
+from pytest_specprobe.measure.checks.foreign_traffic import Prefilled, check_prefilled, check_traffic
+from pytest_specprobe.measure.checks.greedy import Reading, check_greedy
+from pytest_specprobe.measure.checks.loops import loop
+from pytest_specprobe.measure.checks.losslessness import Best, check_texts_equal, compare_texts, questions
+from pytest_specprobe.measure.checks.stored_baseline import check_stored
+from pytest_specprobe.measure.checks.texts import check_texts, dropped_prompts
 from pytest_specprobe.measure.compare import compare_acceptance, compare_speed
 from pytest_specprobe.measure.curve import curve as curve_of
-from pytest_specprobe.measure.greedy import Reading, check_greedy
-from pytest_specprobe.measure.load import CpuTime, check_load
-from pytest_specprobe.measure.loops import loop
-from pytest_specprobe.measure.losslessness import Best, check_texts_equal, compare_texts, questions
-from pytest_specprobe.measure.records import Estimate, Generation, Prompt
+from pytest_specprobe.measure.request import Estimate, Generation, Prompt
 from pytest_specprobe.measure.sampled import check_sampled, measure_sampled
-from pytest_specprobe.measure.stored import check_stored
 from pytest_specprobe.measure.sweep import Arm, Sweep, Trial, measure_arm, measure_parity
-from pytest_specprobe.measure.texts import check_texts, dropped_prompts
 from pytest_specprobe.measure.throughput import KnownBaseline, SpeedRow, Throughput, declared, measure_throughput
-from pytest_specprobe.measure.traffic import Prefilled, check_prefilled, check_traffic
 from pytest_specprobe.profiles import Gate, Speculation
-from pytest_specprobe.record import build
-from pytest_specprobe.record.build import as_model
-from pytest_specprobe.record.model.checks import GateCheck
-from pytest_specprobe.record.model.report import Ranking
+from pytest_specprobe.report import build
+from pytest_specprobe.report.build import as_model
+from pytest_specprobe.report.model.checks import GateCheck
+from pytest_specprobe.report.model.report import Ranking
 
 Json = dict[str, Any]
 Rows = Sequence[Mapping[str, Any]]

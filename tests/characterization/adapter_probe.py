@@ -16,15 +16,15 @@ from unittest import mock
 
 from pytest_specprobe.errors import BootError, SpecprobeError
 from pytest_specprobe.findings import Finding
-from pytest_specprobe.probe.device import Engine
-from pytest_specprobe.probe.entry import properties
-from pytest_specprobe.probe.named import named_profiles
-from pytest_specprobe.probe.plan import DrafterPlan
-from pytest_specprobe.probe.preflight import Place, Preflight
+from pytest_specprobe.probe.plan.device import Engine
+from pytest_specprobe.probe.plan.named_profiles import named_profiles
+from pytest_specprobe.probe.plan.preflight import Place, Preflight
+from pytest_specprobe.probe.printed_plan import DrafterPlan
+from pytest_specprobe.probe.report_entry import properties
 from pytest_specprobe.probe.session import ProbeSession
 from pytest_specprobe.profiles import Speculation, load_profiles
-from pytest_specprobe.record.model import servers as record_servers
-from pytest_specprobe.server.nvidia_smi import Gpu
+from pytest_specprobe.report.model import servers as record_servers
+from pytest_specprobe.server.gpu.nvidia_smi import Gpu
 from pytest_specprobe.server.spec import ServerSpec
 from pytest_specprobe.settings import Settings
 from pytest_specprobe.staging import Staged
@@ -109,24 +109,24 @@ def _machine(script: Script, *, snapshots: bool = False) -> Iterator[Machine]:
 
         seams.enter_context(mock.patch.dict(os.environ, {"PATH": "/usr/bin", "HOME": "/home/you"}, clear=True))
         seams.enter_context(mock.patch("psutil.cpu_count", return_value=8))
-        seam("measure.load.CpuTime.now", machine.cpu)
-        seam("probe.boots.boot", lambda spec, **more: _boot(machine, spec, **more))
-        seam("probe.boots.gpus_of", lambda *_: ())
-        seam("probe.servers.attach", lambda url, **_: _attach(machine, url))
+        seam("measure.checks.busy_machine.CpuTime.now", machine.cpu)
+        seam("probe.servers.booter.boot", lambda spec, **more: _boot(machine, spec, **more))
+        seam("probe.servers.booter.gpus_of", lambda *_: ())
+        seam("probe.servers.probe_servers.attach", lambda url, **_: _attach(machine, url))
         seam("probe.files.clear", lambda *_, **__: ())
         seam("probe.files.preflight", lambda _, settings: _preflight(script, settings))
         seam("probe.files.inspect", lambda *_, **__: script.static)
         seam("probe.files.stage", _stage)
         seam("probe.files.digest", lambda path: ("d1" if path.name == "aq_k2_mini" else "7a") * 32)
-        seam("probe.stored.datetime", _Now)
-        seam("probe.stored.machine", lambda **_: MACHINE)
+        seam("probe.servers.stored_baselines.datetime", _Now)
+        seam("probe.servers.stored_baselines.machine", lambda **_: MACHINE)
         seam("probe.session.gpus", lambda: ())
         if not snapshots:
             # they tell how far a run came; the last report holds all of it
             seam("probe.session.ProbeSession._changed", lambda *_: None)
-        seam("record.report.datetime", _Now)
-        seam("record.report.machine", lambda **_: MACHINE)
-        seam("record.report.version", lambda _: "1.2.3")
+        seam("report.file.datetime", _Now)
+        seam("report.file.machine", lambda **_: MACHINE)
+        seam("report.file.version", lambda _: "1.2.3")
         seam("measure.passes.time", clock)
         seam("probe.phases.time", clock)
         yield machine

@@ -14,17 +14,17 @@ from unittest import mock
 
 from pytest_specprobe.decide.gate import GateCheck, worst
 from pytest_specprobe.decide.verdict import Decision
-from pytest_specprobe.record import history
-from pytest_specprobe.record.baselines import StoredBaseline, baseline_key, find
-from pytest_specprobe.record.build import DECIDED, decided
-from pytest_specprobe.record.exit import Outcome, exit_code
-from pytest_specprobe.record.html import page
-from pytest_specprobe.record.key import Key, key_of
-from pytest_specprobe.record.markdown import markdown
-from pytest_specprobe.record.model.report import DrafterReport, Report
-from pytest_specprobe.record.read import report_of
-from pytest_specprobe.record.remember import remember
-from pytest_specprobe.record.terminal import summary
+from pytest_specprobe.report.build import DECIDED, decided
+from pytest_specprobe.report.exit_code import Outcome, exit_code
+from pytest_specprobe.report.model.report import DrafterReport, Report
+from pytest_specprobe.report.read import report_of
+from pytest_specprobe.report.render.html import page
+from pytest_specprobe.report.render.markdown import markdown
+from pytest_specprobe.report.render.terminal import summary
+from pytest_specprobe.report.store import history
+from pytest_specprobe.report.store.baselines import StoredBaseline, baseline_key, find
+from pytest_specprobe.report.store.key import Key, key_of
+from pytest_specprobe.report.store.past import remember
 from pytest_specprobe.server.spec import ServerSpec
 
 Json = dict[str, Any]
@@ -44,7 +44,7 @@ def markdown_page(report: Json) -> str:
 def html_page(report: Json) -> str:
     """The page as it is made without matplotlib: its version must not matter."""
     with mock.patch.dict(sys.modules, {"matplotlib": None}):
-        sys.modules.pop("pytest_specprobe.record.plots", None)
+        sys.modules.pop("pytest_specprobe.report.render.plots", None)
         return page(report_of(report))
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from pytest_specprobe.errors import ServerError
 from pytest_specprobe.findings import Finding
-from pytest_specprobe.measure.load import CpuTime
-from pytest_specprobe.measure.losslessness import Best
-from pytest_specprobe.measure.records import Generation, Prompt
+from pytest_specprobe.measure.checks.busy_machine import CpuTime
+from pytest_specprobe.measure.checks.losslessness import Best
+from pytest_specprobe.measure.request import Generation, Prompt
 from pytest_specprobe.profiles import Speculation
-from pytest_specprobe.server.info import ServerInfo
+from pytest_specprobe.server.http.info import ServerInfo
 from pytest_specprobe.server.owned import OwnedServer
 from tests.characterization.world import Row, World, natural_length, request, text_of
 

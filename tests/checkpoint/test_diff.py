@@ -7,8 +7,8 @@ import pytest
 
 from pytest_specprobe.checkpoint.diff import diff
 from pytest_specprobe.errors import CheckpointError
-from tests.checkpoint import checkpoint_builder as build
-from tests.checkpoint.checkpoint_builder import DRAFT, VOCAB, Checkpoint
+from tests.support import checkpoint_builder as build
+from tests.support.checkpoint_builder import DRAFT, VOCAB, Checkpoint
 
 
 def remapped(ids: np.ndarray[tuple[int], np.dtype[np.int64]], *, seed: int = 0) -> Checkpoint:

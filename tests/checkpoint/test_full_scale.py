@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_specprobe.checkpoint import header
-from pytest_specprobe.checkpoint.digest import digest
+from pytest_specprobe.checkpoint.files import header
+from pytest_specprobe.checkpoint.files.digest import digest
 from pytest_specprobe.checkpoint.inspect import inspect
-from tests.checkpoint.full_scale import kimi_k2
+from tests.support.full_scale import kimi_k2
 
 pytestmark = pytest.mark.timeout(120)
 

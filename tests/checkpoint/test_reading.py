@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from pytest_specprobe.checkpoint.files.read import load_drafter, load_target
 from pytest_specprobe.checkpoint.inspect import inspect
-from pytest_specprobe.checkpoint.read import load_drafter, load_target
 from pytest_specprobe.errors import CheckpointError
 from pytest_specprobe.findings import Finding
-from tests.checkpoint import checkpoint_builder as build
-from tests.checkpoint.checkpoint_builder import HIDDEN, STOP, VOCAB
+from tests.support import checkpoint_builder as build
+from tests.support.checkpoint_builder import HIDDEN, STOP, VOCAB
 
 
 def by_id(findings: tuple[Finding, ...]) -> dict[str, Finding]:

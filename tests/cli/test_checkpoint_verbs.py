@@ -13,8 +13,8 @@ import pytest
 
 import pytest_specprobe.checkpoint
 from pytest_specprobe.cli import main
-from tests.checkpoint import checkpoint_builder as build
-from tests.checkpoint.faults import MUTATIONS, Mutation
+from tests.support import checkpoint_builder as build
+from tests.support.checkpoint_faults import MUTATIONS, Mutation
 
 SCHEMAS = Path(pytest_specprobe.checkpoint.__file__).with_name("schema")
 

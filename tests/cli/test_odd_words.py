@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkpoint import checkpoint_builder as build
+from tests.support import checkpoint_builder as build
 
 CLI = "import sys; from pytest_specprobe.cli import main; sys.exit(main())"
 

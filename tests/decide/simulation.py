@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pytest_specprobe.decide.breakeven import measured_break_even
 from pytest_specprobe.decide.verdict import Decision, decide, evidence
 from pytest_specprobe.measure.acceptance import measure_acceptance
-from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.request import Generation
 from pytest_specprobe.measure.throughput import measure_throughput
 from pytest_specprobe.profiles import Gate
 

@@ -15,8 +15,8 @@ from pytest_specprobe.decide.breakeven import (
     reading,
     required_acceptance,
 )
-from pytest_specprobe.measure.records import Estimate
-from pytest_specprobe.record.build import break_even_of
+from pytest_specprobe.measure.request import Estimate
+from pytest_specprobe.report.build import break_even_of
 
 AQ = ["breakeven", "--baseline", "82", "--tok-s", "52", "--accept-length", "1.5", "--steps", "2"]
 SCRATCH = ["breakeven", "--baseline", "82", "--tok-s", "60", "--accept-length", "2.0", "--steps", "2"]

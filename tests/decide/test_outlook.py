@@ -6,7 +6,7 @@ import pytest
 
 from pytest_specprobe.decide.breakeven import break_even
 from pytest_specprobe.decide.outlook import outlook, published
-from pytest_specprobe.record.build import outlook_of
+from pytest_specprobe.report.build import outlook_of
 
 FOUNDING = break_even(round_s=1.5 / 52, baseline_tok_per_s=82, depth=2)
 

@@ -8,9 +8,9 @@ import pytest
 
 from pytest_specprobe.decide.predicted import lower_length, predict_shorter
 from pytest_specprobe.measure.acceptance import measure_acceptance
-from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.request import Generation
 from pytest_specprobe.measure.throughput import declared, measure_throughput
-from pytest_specprobe.record.build import predicted_of
+from pytest_specprobe.report.build import predicted_of
 
 
 def chain(hits: Any, steps: int) -> list[int]:

@@ -9,11 +9,11 @@ import pytest
 from pytest_specprobe.decide.predicted import predict_shorter
 from pytest_specprobe.decide.sweep import cannot_win
 from pytest_specprobe.measure.acceptance import Acceptance, measure_acceptance
-from pytest_specprobe.measure.records import Estimate, Generation
+from pytest_specprobe.measure.request import Estimate, Generation
 from pytest_specprobe.measure.sweep import Arm, How, Parity, Sweep, Trial, measure_arm
 from pytest_specprobe.measure.throughput import declared, measure_throughput
 from pytest_specprobe.profiles import Gate, Speculation
-from pytest_specprobe.record.build import sweep_best_of, sweep_of
+from pytest_specprobe.report.build import sweep_best_of, sweep_of
 
 ONE, TWO, THREE = (Speculation(num_steps=k, eagle_topk=1, num_draft_tokens=k + 1) for k in (1, 2, 3))
 TREE = Speculation(num_steps=3, eagle_topk=4, num_draft_tokens=12)

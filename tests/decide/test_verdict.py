@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_specprobe.decide.breakeven import measured_break_even
-from pytest_specprobe.decide.settle import prompts_needed
+from pytest_specprobe.decide.prompts_needed import prompts_needed
 from pytest_specprobe.decide.verdict import Decision, Evidence, decide
 from pytest_specprobe.findings import Finding, Severity
-from pytest_specprobe.measure.records import Estimate
+from pytest_specprobe.measure.request import Estimate
 from pytest_specprobe.profiles import Gate
 
 GATE = Gate()

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from pytest_specprobe.decide.breakeven import measured_break_even
-from pytest_specprobe.decide.settle import prompts_needed
+from pytest_specprobe.decide.prompts_needed import prompts_needed
 from pytest_specprobe.decide.verdict import evidence
 from pytest_specprobe.measure.acceptance import measure_acceptance
-from pytest_specprobe.measure.records import Estimate
+from pytest_specprobe.measure.request import Estimate
 from pytest_specprobe.measure.statistics import resample
 from pytest_specprobe.measure.throughput import measure_throughput
 from tests.decide.simulation import DEPTH, TOKENS, ZIPF, World, probe, request, rounds_of

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from pytest_specprobe.engines.cpu import OVERLAY
-from tests.engine.oracle import Oracle
-from tests.engine.pairs import Pair, pairs
-from tests.engine.record import CHUNK, TOKENS, Run
-from tests.engine.serving import Answer, Server, Shape, serve
-from tests.engine.simulation import Drafter, load_drafter
+from tests.support.engine.oracle import Oracle
+from tests.support.engine.pairs import Pair, pairs
+from tests.support.engine.record import CHUNK, TOKENS, Run
+from tests.support.engine.serving import Answer, Server, Shape, serve
+from tests.support.engine.simulation import Drafter, load_drafter
 
 # Answers to SGLang's questions about the host, as other CPUs would give them. Each says so in the server's log.
 _PRETEND = {

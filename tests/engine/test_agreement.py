@@ -5,9 +5,9 @@ from collections import Counter
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.engine.agreement import Agreement, judge
-from tests.engine.serving import Answer
-from tests.engine.simulation import MARGIN, Prediction
+from tests.support.engine.agreement import Agreement, judge
+from tests.support.engine.serving import Answer
+from tests.support.engine.simulation import MARGIN, Prediction
 
 DEPTH, LENGTH = 3, 24
 COUNTS = st.lists(st.integers(0, DEPTH), min_size=LENGTH, max_size=LENGTH)

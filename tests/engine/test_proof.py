@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.engine.agreement import compare
-from tests.engine.oracle import Oracle
-from tests.engine.pairs import SUBJECTS, Pair
-from tests.engine.record import CHUNK, TOKENS, Run
-from tests.engine.serving import Answer
-from tests.engine.simulation import Drafter, default_aux_layers
+from tests.support.engine.agreement import compare
+from tests.support.engine.oracle import Oracle
+from tests.support.engine.pairs import SUBJECTS, Pair
+from tests.support.engine.record import CHUNK, TOKENS, Run
+from tests.support.engine.serving import Answer
+from tests.support.engine.simulation import Drafter, default_aux_layers
 
 TIE = 1e-4
 """Logits nearer than this are a coin toss between two fp32 programs, so a text may part there."""

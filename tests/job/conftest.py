@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.job.jobs import NAME, Job, run_job, write_short_workload
+from tests.support.jobs import NAME, Job, run_job, write_short_workload
 
 
 @pytest.fixture(scope="session")

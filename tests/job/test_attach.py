@@ -8,7 +8,7 @@ import pytest
 from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.server.boot import Server, boot
 from pytest_specprobe.server.spec import ServerSpec
-from tests.job.jobs import run_job, write_short_workload
+from tests.support.jobs import run_job, write_short_workload
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 CHAIN = Speculation(num_steps=2, eagle_topk=1, num_draft_tokens=3)

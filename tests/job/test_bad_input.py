@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-from tests.job.jobs import Job, run_job
-from tests.job.spoiled import WEIGHTS, header, overwrite, profile, random_bf16
+from tests.support.jobs import Job, run_job
+from tests.support.spoiled import WEIGHTS, header, overwrite, profile, random_bf16
 
 
 def lfs_pointer(drafter: Path) -> None:

@@ -6,7 +6,7 @@ from importlib.metadata import version
 import psutil
 import pytest
 
-from tests.job.jobs import NAME, Job
+from tests.support.jobs import NAME, Job
 
 
 def test_every_shipped_test_ran(main_job: Job) -> None:

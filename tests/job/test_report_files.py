@@ -1,12 +1,12 @@
 """What the main job leaves behind is what is published: schema, history, baselines, and every rendering."""
 
-from pytest_specprobe.record import history
-from pytest_specprobe.record.html import page
-from pytest_specprobe.record.markdown import markdown
-from pytest_specprobe.record.read import read_report, report_of
-from pytest_specprobe.record.terminal import summary
-from tests.job.jobs import NAME, Job
-from tests.record.test_schema import SCHEMA, closed, problems
+from pytest_specprobe.report.read import read_report, report_of
+from pytest_specprobe.report.render.html import page
+from pytest_specprobe.report.render.markdown import markdown
+from pytest_specprobe.report.render.terminal import summary
+from pytest_specprobe.report.store import history
+from tests.report.test_schema import SCHEMA, closed, problems
+from tests.support.jobs import NAME, Job
 
 
 def test_the_report_is_valid_and_wholly_described(main_job: Job) -> None:

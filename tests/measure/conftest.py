@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.request import Generation
 
 Make = Callable[..., Generation]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.request import Generation
 
 # As on one H200 with SGLang 0.5.17 and SmolLM2, where the median first token of one stream came after 30 ms.
 PREFILL_S, ARRIVING_S = 0.018, 0.010

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pytest_specprobe.errors import MeasurementError
 from pytest_specprobe.measure.acceptance import measure_acceptance
-from pytest_specprobe.measure.records import Generation
-from pytest_specprobe.record.build import acceptance_of
+from pytest_specprobe.measure.request import Generation
+from pytest_specprobe.report.build import acceptance_of
 
 Make = Callable[..., Generation]
 

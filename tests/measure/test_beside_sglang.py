@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.beside_sglang import decode_lines, log_rate, rate, table
-from tests.measure.beside import LOG, figures, turn
+from tests.support.beside_sglang import LOG, figures, turn
 
 
 def test_a_decode_line_whose_interval_holds_a_prefill_is_left_out() -> None:

@@ -10,10 +10,10 @@ import pytest
 from pytest_specprobe.errors import MeasurementError
 from pytest_specprobe.measure.acceptance import PromptRow, measure_acceptance
 from pytest_specprobe.measure.compare import compare_acceptance, compare_speed
-from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.request import Generation
 from pytest_specprobe.measure.throughput import SpeedRow, measure_throughput
-from pytest_specprobe.record.build import as_model
-from pytest_specprobe.record.model.report import Ranking as RankingModel
+from pytest_specprobe.report.build import as_model
+from pytest_specprobe.report.model.report import Ranking as RankingModel
 
 Make = Callable[..., Generation]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from pytest_specprobe.measure.curve import curve
-from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.request import Generation
 from pytest_specprobe.measure.throughput import Throughput, measure_throughput
-from pytest_specprobe.record.build import throughput_of
+from pytest_specprobe.report.build import throughput_of
 
 Make = Callable[..., Generation]
 

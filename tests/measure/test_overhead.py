@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from pytest_specprobe.measure.overhead import client_overhead
-from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.request import Generation
 from pytest_specprobe.measure.throughput import measure_throughput
-from pytest_specprobe.record.build import throughput_of
+from pytest_specprobe.report.build import throughput_of
 from tests.measure.conftest import plain_of, request_of
 
 

@@ -7,14 +7,14 @@ import pytest
 
 from pytest_specprobe.errors import MeasurementError, ServerError
 from pytest_specprobe.measure.passes import (
+    Contender,
     Progress,
-    Seat,
     acceptance_pass,
     apart_pass,
     natural_lengths,
     throughput_pass,
 )
-from pytest_specprobe.measure.records import Generation, Prompt
+from pytest_specprobe.measure.request import Generation, Prompt
 
 Make = Callable[..., Generation]
 PROMPTS = [Prompt(id=f"p{i}", workload="w", text=f"text {i}", input_ids=(i,)) for i in range(3)]
@@ -100,16 +100,16 @@ def test_servers_apart_run_whole_turns_and_what_came_up_anew_is_warmed_up(make: 
     calls: list[tuple[object, ...]] = []
     up = ""
 
-    def seat(name: str) -> Seat:
+    def contender(name: str) -> Contender:
         def switch() -> bool:
             nonlocal up
             fresh, up = up != name, name
             calls.append((name, "boot" if fresh else "stay"))
             return fresh
 
-        return Seat(Recorder(name, make, calls), switch)
+        return Contender(Recorder(name, make, calls), switch)
 
-    got = apart_pass(seat("A"), seat("B"), PROMPTS, new_tokens=4)
+    got = apart_pass(contender("A"), contender("B"), PROMPTS, new_tokens=4)
     assert "".join(f"{c[0]}{str(c[1])[-1]}" for c in calls if c[1] != "flush") == (
         "At" + "A0" + "A0A1A2" + "Bt" + "B0" + "B0B1B2" + "By" + "B0B1B2" + "At" + "A0" + "A0A1A2"
     )

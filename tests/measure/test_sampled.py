@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from pytest_specprobe.measure.acceptance import measure_acceptance
-from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.request import Generation
 from pytest_specprobe.measure.sampled import check_sampled, measure_sampled
-from pytest_specprobe.record.build import sampled_of
+from pytest_specprobe.report.build import sampled_of
 
 Make = Callable[..., Generation]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.shared_boot import Side, across, compare
-from pytest_specprobe.measure.records import Generation, Prompt
+from pytest_specprobe.measure.request import Generation, Prompt
 
 Make = Callable[..., Generation]
 PROMPTS = [Prompt(id=f"p{i}", workload="w", text="t", input_ids=(1,)) for i in range(6)]

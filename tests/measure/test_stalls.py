@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from pytest_specprobe.measure import validity
-from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.checks import validity
+from pytest_specprobe.measure.request import Generation
 from pytest_specprobe.measure.stalls import stalled
 from pytest_specprobe.measure.throughput import measure_throughput
 from tests.measure.level import Level, requests

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_specprobe.errors import MeasurementError
-from pytest_specprobe.measure.records import Estimate
+from pytest_specprobe.measure.request import Estimate
 from pytest_specprobe.measure.statistics import combine, resample, student_quantile
 
 STRATA = ["a"] * 10 + ["b"] * 14

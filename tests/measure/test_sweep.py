@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from pytest_specprobe.errors import MeasurementError
-from pytest_specprobe.measure.passes import Seat, alternate
-from pytest_specprobe.measure.records import Generation, Prompt
+from pytest_specprobe.measure.passes import Contender, alternate
+from pytest_specprobe.measure.request import Generation, Prompt
 from pytest_specprobe.measure.statistics import combine, resample
 from pytest_specprobe.measure.sweep import Arm, Sweep, Trial, measure_arm, measure_parity, simultaneous
 from pytest_specprobe.profiles import Speculation
-from pytest_specprobe.record.build import parity_of
+from pytest_specprobe.report.build import parity_of
 
 Make = Callable[..., Generation]
 PROMPTS = [Prompt(id=f"p{i}", workload="w", text=f"text {i}", input_ids=(i,)) for i in range(3)]
@@ -48,8 +48,8 @@ class OneBoot:
 
 def test_arms_alternate_and_each_is_switched_to_before_its_turn(make: Make) -> None:
     server = OneBoot(make)
-    seats = {f"{k}/1/{k + 1}": Seat(server, server.pin(k)) for k in (1, 2, 3)}
-    got = alternate(seats, PROMPTS, new_tokens=4, warmup=0)
+    contenders = {f"{k}/1/{k + 1}": Contender(server, server.pin(k)) for k in (1, 2, 3)}
+    got = alternate(contenders, PROMPTS, new_tokens=4, warmup=0)
     assert [c for c in server.calls if "@" in c] == [
         "p0@1", "p0@2", "p0@3", "p1@3", "p1@2", "p1@1", "p2@1", "p2@2", "p2@3"
     ]  # fmt: skip

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_specprobe.errors import MeasurementError
-from pytest_specprobe.measure.records import Estimate, Generation
+from pytest_specprobe.measure.request import Estimate, Generation
 from pytest_specprobe.measure.throughput import KnownBaseline, declared, measure_throughput
-from pytest_specprobe.record.build import throughput_of
+from pytest_specprobe.report.build import throughput_of
 
 Make = Callable[..., Generation]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np  # noqa: F401 - imported for good, not for use
 import pytest
 
-from tests.plugin.stand_in import Handler, Plain, serving
+from tests.support.stand_in import Handler, Plain, serving
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from tests.job.jobs import run_job
-from tests.plugin.stand_in import write_profile
+from tests.support.jobs import run_job
+from tests.support.stand_in import write_profile
 
 
 def test_a_baseline_that_speculates_is_named(attached: tuple[str, ...], tmp_path: Path) -> None:

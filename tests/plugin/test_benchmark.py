@@ -8,7 +8,7 @@ import pytest
 
 from pytest_specprobe.measure.throughput import SpeedRow
 from pytest_specprobe.probe.clock import TokenClock, seconds_per_token
-from tests.plugin.stand_in import write_profile
+from tests.support.stand_in import write_profile
 
 INNER = """
 import pytest

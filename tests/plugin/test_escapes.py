@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.job.jobs import run_job
-from tests.plugin.stand_in import SPECULATIVE, Handler, serving, write_profile
+from tests.support.jobs import run_job
+from tests.support.stand_in import SPECULATIVE, Handler, serving, write_profile
 
 
 class Hostile(Handler):

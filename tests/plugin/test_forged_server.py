@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.server.forging import forging
-from tests.server.held import stand_in
+from tests.support.forging import forging
+from tests.support.held import stand_in
 
 
 def test_the_run_ends_without_a_verdict(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pytest_specprobe.checkpoint.digest import text_digest
-from tests.job.jobs import run_job
-from tests.plugin.stand_in import FIXTURES, write_profile
+from pytest_specprobe.checkpoint.files.digest import text_digest
+from tests.support.jobs import run_job
+from tests.support.stand_in import FIXTURES, write_profile
 
 Run = Callable[..., pytest.RunResult]
 HISTORY = Path(".specprobe") / "history.jsonl"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.job.jobs import run_job
-from tests.plugin.stand_in import PROMPTS, Handler, serving, write_profile
+from tests.support.jobs import run_job
+from tests.support.stand_in import PROMPTS, Handler, serving, write_profile
 
 
 class Mortal(Handler):

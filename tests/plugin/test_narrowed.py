@@ -9,8 +9,8 @@ from pytest_specprobe.errors import GateFailed
 from pytest_specprobe.findings import Finding
 from pytest_specprobe.profiles import Gate
 from pytest_specprobe.suite.checks import require_gate, require_verdict
-from tests.job.jobs import Job, run_job
-from tests.plugin.stand_in import Handler, Plain, serving, write_profile
+from tests.support.jobs import Job, run_job
+from tests.support.stand_in import Handler, Plain, serving, write_profile
 
 
 def test_a_speed_is_held_against_its_gate(attached: tuple[str, ...], tmp_path: Path) -> None:

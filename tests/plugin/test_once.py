@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_specprobe.server import supervisor
-from tests.server.held import stand_in
+from pytest_specprobe.server.process import supervisor
+from tests.support.held import stand_in
 
 SHUFFLE = """
 import random

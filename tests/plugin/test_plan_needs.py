@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pytest_specprobe.active import _ORDER, SUITE
-from pytest_specprobe.probe.plan import CHECKS
-from tests.server.held import stand_in
+from pytest_specprobe.probe.printed_plan import CHECKS
+from tests.support.held import stand_in
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 PROFILE = """

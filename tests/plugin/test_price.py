@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_specprobe.probe.price import Boot, Price, copied_bytes, rest_of_last_run
+from pytest_specprobe.probe.plan.cost import Boot, Price, copied_bytes, rest_of_last_run
 from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.server import boot_times
 from pytest_specprobe.server.spec import ServerSpec
-from tests.record.simulated import PHASES, World, entry, report
+from tests.support.simulated_reports import PHASES, World, entry, report
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 BOOTS = (Boot("drafter", 600.0), Boot("baseline", 540.0))

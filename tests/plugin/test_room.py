@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from tests.server.held import stand_in
+from tests.support.held import stand_in
 
 # A GPU on which only one server fits: nothing else of the run asks what fits.
 CROWDED = """
-from pytest_specprobe.probe import planned_boots
+from pytest_specprobe.probe.plan import boots as planned_boots
 
 planned_boots.fits = lambda spec, *, servers: False
 """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin.stand_in import FIXTURES
+from tests.support.stand_in import FIXTURES
 
 ITEMS = [
     "specprobe/test_vocab_mapping.py::test_vocab_mapping[{0}]",

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.job.jobs import run_job
-from tests.plugin.stand_in import Handler, serving, write_profile
+from tests.support.jobs import run_job
+from tests.support.stand_in import Handler, serving, write_profile
 
 KEY = "a-key-that-is-seen-nowhere-0123456789"
 TESTS = """
@@ -27,7 +27,7 @@ def test_a_server_that_is_lost(specprobe_server, monkeypatch):
 def test_attach_that_fails(specprobe_server, monkeypatch):
     def lost(*_, **__):
         raise ZeroDivisionError("in the parser")
-    monkeypatch.setattr("pytest_specprobe.server.info.ServerInfo.parse", lost)
+    monkeypatch.setattr("pytest_specprobe.server.http.info.ServerInfo.parse", lost)
     attach(specprobe_server.url)
 
 def test_an_assertion_about_the_server(specprobe_run, specprobe_server, specprobe_client):

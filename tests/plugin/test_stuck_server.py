@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from pytest_specprobe.server import supervisor
-from tests.server.held import stand_in
+from pytest_specprobe.server.process import supervisor
+from tests.support.held import stand_in
 
 # A process that waits in the kernel cannot be made here; the error is raised where it would be, after a true end.
 STUCK = """
 from pytest_specprobe.errors import ServerError
-from pytest_specprobe.server.process import Supervised
+from pytest_specprobe.server.process.handle import Supervised
 
 stop = Supervised.stop
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.server.held import stand_in
+from tests.support.held import stand_in
 
 FIRST = """
 import os, subprocess, sys

@@ -15,7 +15,7 @@ from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.profiles import load_profiles
 from pytest_specprobe.settings import Settings
 from pytest_specprobe.staging import stage
-from tests.checkpoint import checkpoint_builder as build
+from tests.support import checkpoint_builder as build
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from unittest import mock
 import pytest
 
 from pytest_specprobe.probe import session as session_module
-from pytest_specprobe.probe.entry import entry
 from pytest_specprobe.probe.measured import Measured
-from pytest_specprobe.probe.servers import ProbeServers
+from pytest_specprobe.probe.report_entry import entry
+from pytest_specprobe.probe.servers.probe_servers import ProbeServers
 from pytest_specprobe.probe.session import ProbeSession
-from pytest_specprobe.record import report as report_file
-from pytest_specprobe.record.model.report import Report
+from pytest_specprobe.report import file as report_file
+from pytest_specprobe.report.model.report import Report
 from tests.characterization.adapter_probe import Script, probe
 from tests.characterization.world import World
 
@@ -58,7 +58,7 @@ def written(tmp_path: Path) -> list[dict[str, Any]]:
         snapshots.append(report.document())
         return real(report, folder=folder)
 
-    with mock.patch("pytest_specprobe.record.report.write", keep):
+    with mock.patch("pytest_specprobe.report.file.write", keep):
         probe(SCRIPT, tmp_path, snapshots=True)
     return snapshots
 

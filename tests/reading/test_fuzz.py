@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reading.edges import EDGES, Edge, outcome
+from tests.support.reading_edges import EDGES, Edge, outcome
 
 FEW = 12
 

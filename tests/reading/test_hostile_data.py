@@ -8,21 +8,22 @@ from typing import Any
 
 import pytest
 
-from pytest_specprobe.checkpoint.read import load_drafter, load_target
+from pytest_specprobe.checkpoint.files.read import load_drafter, load_target
 from pytest_specprobe.cli import main
 from pytest_specprobe.errors import CheckpointError, MeasurementError, ProfileError
-from pytest_specprobe.measure.records import Prompt
+from pytest_specprobe.measure.request import Prompt
 from pytest_specprobe.measure.workloads import load_workload
 from pytest_specprobe.profiles import load_profiles
-from pytest_specprobe.record import history, journal
-from pytest_specprobe.record.read import read_report
-from pytest_specprobe.server import boot_times, ownership
-from pytest_specprobe.server.client import Client
+from pytest_specprobe.report.read import read_report
+from pytest_specprobe.report.store import history, journal
+from pytest_specprobe.server import boot_times
+from pytest_specprobe.server.http.client import Client
+from pytest_specprobe.server.process import ownership
 from pytest_specprobe.server.spec import ServerSpec
 from pytest_specprobe.staging import stage
 from pytest_specprobe.staging.prune import prune
-from tests.checkpoint import checkpoint_builder as build
-from tests.plugin.stand_in import Handler, serving
+from tests.support import checkpoint_builder as build
+from tests.support.stand_in import Handler, serving
 
 pytestmark = pytest.mark.timeout(20)
 DEEP = "[" * 100_000

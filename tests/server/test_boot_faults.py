@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 from pytest_specprobe.errors import BootError, PortTaken, ServerError
-from pytest_specprobe.server import boot_times, boot_watch, ownership, supervisor
+from pytest_specprobe.server import boot_times, boot_watch
 from pytest_specprobe.server.boot import boot
 from pytest_specprobe.server.boot_watch import BootProgress
 from pytest_specprobe.server.port import HeldPort, OwnPort
-from pytest_specprobe.server.process import Supervised
+from pytest_specprobe.server.process import ownership, supervisor
+from pytest_specprobe.server.process.handle import Supervised
+from pytest_specprobe.server.process.stall import StallWatch
 from pytest_specprobe.server.spec import ServerSpec
-from pytest_specprobe.server.stall import StallWatch
 
 MakeSpec = Callable[..., ServerSpec]
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_specprobe.errors import ProfileError
+from pytest_specprobe.server.absolute_paths import absolute_words
 from pytest_specprobe.server.flags import LOADING, OWNED, problems
-from pytest_specprobe.server.relative import absolute_words
 from pytest_specprobe.server.spec import ServerSpec
 
 LOADS = sorted(set(LOADING) - {"--model-impl"})

@@ -10,15 +10,15 @@ import pytest
 
 from pytest_specprobe.errors import BootError, ServerError
 from pytest_specprobe.foreign import LINE, cut, cut_lines, printable
-from pytest_specprobe.measure.traffic import check_traffic
-from pytest_specprobe.record.markdown import escape
-from pytest_specprobe.record.text import kept_together
+from pytest_specprobe.measure.checks.foreign_traffic import check_traffic
+from pytest_specprobe.report.render.markdown import escape
+from pytest_specprobe.report.render.text import kept_together
 from pytest_specprobe.secret import Secret
 from pytest_specprobe.server.boot import boot
-from pytest_specprobe.server.bootlog import PHASES, advance, faults, tail
-from pytest_specprobe.server.diagnosis import diagnose, root_exception
-from pytest_specprobe.server.growing_log import _BEHIND, _PIECE, GrowingLog
-from pytest_specprobe.server.log_file import read_ends, read_log
+from pytest_specprobe.server.log.boot_log import PHASES, advance, faults, tail
+from pytest_specprobe.server.log.diagnosis import diagnose, root_exception
+from pytest_specprobe.server.log.file import read_ends, read_log
+from pytest_specprobe.server.log.growing import _BEHIND, _PIECE, GrowingLog
 from pytest_specprobe.server.redaction import redact_command, redact_text, redact_value
 from pytest_specprobe.server.secret_forms import is_secret_name
 from pytest_specprobe.server.spec import ServerSpec

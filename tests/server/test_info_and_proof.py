@@ -11,10 +11,10 @@ import pytest
 
 from pytest_specprobe.errors import MeasurementError
 from pytest_specprobe.findings import Finding
-from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.request import Generation
 from pytest_specprobe.profiles import Speculation
-from pytest_specprobe.server.info import ServerInfo, differences
-from pytest_specprobe.server.listeners import Listener
+from pytest_specprobe.server.http.info import ServerInfo, differences
+from pytest_specprobe.server.process.listeners import Listener
 from pytest_specprobe.server.proof import prove
 from pytest_specprobe.server.spec import ServerSpec
 

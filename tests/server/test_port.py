@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 
 from pytest_specprobe.errors import PortTaken, ServerError
 from pytest_specprobe.secret import Secret
-from pytest_specprobe.server import listeners as listeners_module
-from pytest_specprobe.server import ownership
 from pytest_specprobe.server import port as port_module
 from pytest_specprobe.server.attach import attach
 from pytest_specprobe.server.boot import boot
-from pytest_specprobe.server.listeners import Listener, listeners, listeners_of, parse_table
 from pytest_specprobe.server.port import HeldPort, OwnPort
+from pytest_specprobe.server.process import listeners as listeners_module
+from pytest_specprobe.server.process import ownership
+from pytest_specprobe.server.process.listeners import Listener, listeners, listeners_of, parse_table
 from pytest_specprobe.server.spec import ServerSpec
-from tests.server.forging import forging
+from tests.support.forging import forging
 
 MakeSpec = Callable[..., ServerSpec]
 HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from pytest_specprobe.errors import BootError
-from pytest_specprobe.probe.boots import narrator
-from pytest_specprobe.server import boot_watch, ownership, quiet, supervisor
+from pytest_specprobe.probe.servers.booter import narrator
+from pytest_specprobe.server import boot_watch, quiet
 from pytest_specprobe.server.boot import boot
 from pytest_specprobe.server.boot_watch import BootProgress
+from pytest_specprobe.server.process import ownership, supervisor
+from pytest_specprobe.server.process.stall import StallWatch, effort
 from pytest_specprobe.server.quiet import CUSTOM_FLAG, FUSION_FLAG, Compilation, compilation, wait_of
 from pytest_specprobe.server.spec import ServerSpec
-from pytest_specprobe.server.stall import StallWatch, effort
 
 MakeSpec = Callable[..., ServerSpec]
 # The last lines of a boot on two H200s that was quiet for 225 s: FlashInfer compiled its all-reduce fusion.

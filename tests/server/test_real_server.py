@@ -13,12 +13,13 @@ import psutil
 import pytest
 
 from pytest_specprobe.errors import BootError, ServerError
-from pytest_specprobe.measure.records import Prompt
+from pytest_specprobe.measure.request import Prompt
 from pytest_specprobe.secret import Secret
-from pytest_specprobe.server import holders, ownership
 from pytest_specprobe.server.attach import attach
 from pytest_specprobe.server.boot import boot
-from pytest_specprobe.server.info import differences
+from pytest_specprobe.server.gpu import holders
+from pytest_specprobe.server.http.info import differences
+from pytest_specprobe.server.process import ownership
 from pytest_specprobe.server.proof import prove
 from pytest_specprobe.server.spec import ServerSpec
 from tests.server.conftest import Pair

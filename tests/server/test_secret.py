@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_specprobe.errors import SpecprobeError
-from pytest_specprobe.measure.records import Prompt
+from pytest_specprobe.measure.request import Prompt
 from pytest_specprobe.secret import HIDDEN, Secret, Variables
 from pytest_specprobe.server.attach import attach
 from pytest_specprobe.server.boot import boot
-from pytest_specprobe.server.client import Client
-from pytest_specprobe.server.log_file import _PIECE, blot, read_log
+from pytest_specprobe.server.http.client import Client
+from pytest_specprobe.server.log.file import _PIECE, blot, read_log
 from pytest_specprobe.server.spec import ServerSpec
 
 MakeSpec = Callable[..., ServerSpec]

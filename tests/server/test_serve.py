@@ -16,14 +16,14 @@ import pytest
 
 from pytest_specprobe.cli import main
 from pytest_specprobe.findings import Finding
-from pytest_specprobe.measure.records import Generation
+from pytest_specprobe.measure.request import Generation
 from pytest_specprobe.secret import Secret
-from pytest_specprobe.server import ownership, supervisor
 from pytest_specprobe.server.attach import AttachedServer, attach
 from pytest_specprobe.server.boot import boot
+from pytest_specprobe.server.process import ownership, supervisor
 from pytest_specprobe.server.proof import prove
 from pytest_specprobe.server.spec import ServerSpec
-from tests.server.held import PATIENCE_S, VERB, gone, words
+from tests.support.held import PATIENCE_S, VERB, gone, words
 
 MakeSpec = Callable[..., ServerSpec]
 # setsid --ctty would do for a shell; this needs no program of the system.

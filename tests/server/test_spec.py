@@ -10,7 +10,7 @@ from pytest_specprobe.errors import ProfileError
 from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.secret import Secret
 from pytest_specprobe.server.child_environment import environment, forging_variables, speed_variables
-from pytest_specprobe.server.gpus import ranks_here
+from pytest_specprobe.server.gpu.selection import ranks_here
 from pytest_specprobe.server.redaction import (
     redact_command,
     redact_text,

@@ -12,7 +12,7 @@ import pytest
 from pytest_specprobe.errors import StagingError
 from pytest_specprobe.staging import Staged, stage
 from pytest_specprobe.staging.prune import prune
-from tests.checkpoint import checkpoint_builder as build
+from tests.support import checkpoint_builder as build
 
 OTHER = 12345
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user too")

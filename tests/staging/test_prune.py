@@ -11,7 +11,7 @@ from filelock import FileLock
 from pytest_specprobe.staging import Staged, stage
 from pytest_specprobe.staging.prune import prune
 from pytest_specprobe.staging.stage import read_manifest
-from tests.checkpoint import checkpoint_builder as build
+from tests.support import checkpoint_builder as build
 
 DAY_S = 86400.0
 

@@ -1,0 +1,1 @@
+"""The static checks: every module exports ``CHECKS``."""

@@ -1,0 +1,1 @@
+"""What SGLang builds for a drafter, and from which tensors."""

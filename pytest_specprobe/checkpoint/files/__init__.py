@@ -1,0 +1,1 @@
+"""The files of a checkpoint: names, headers, values, digests."""

@@ -1,0 +1,1 @@
+"""Passes of one probe on its running servers."""

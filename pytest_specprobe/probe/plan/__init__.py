@@ -1,0 +1,1 @@
+"""What a probe will boot, what it needs and what it costs: known before anything starts."""

@@ -1,0 +1,1 @@
+"""The servers of one probe: booted, proved, alternated, attached to."""

@@ -1,0 +1,1 @@
+"""Runs of the past: kept, found by their key, compared."""

@@ -1,0 +1,1 @@
+"""The GPUs of this machine: who holds them, what a server takes of them."""

@@ -1,0 +1,1 @@
+"""Requests to a server and its answers, bounded in time and size."""

@@ -1,0 +1,106 @@
+"""A stored baseline spares a boot only where it answers the question; a bad file costs a boot, not the probe."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_specprobe.probe.phases import PhaseLog
+from pytest_specprobe.probe.servers.stored_baselines import Question, StoredBaselines
+from pytest_specprobe.report.store.baselines import NAME
+from tests.report.store.test_baselines import SPEC, SPEED
+
+QUESTION = Question(
+    target="t" * 64,
+    engine="0.5.23",
+    gpus=(),
+    workload="w" * 64,
+    thinking=None,
+    max_new_tokens=256,
+    concurrency=1,
+)
+
+
+def test_boots_once_then_reads_and_says_how_old_it_is(tmp_path: Path) -> None:
+    said: list[str] = []
+    stored = StoredBaselines(tmp_path, PhaseLog("aq", say=said.append))
+    assert stored.find(SPEC, QUESTION) is None
+    assert "booting one" in said[-1]
+    stored.keep(SPEED, SPEC, QUESTION)
+    known = stored.find(SPEC, QUESTION)
+    assert known is not None
+    assert SPEED.baseline_tok_per_s is not None
+    assert known.tok_per_s.value == SPEED.baseline_tok_per_s.value
+    assert known.age_s is not None
+    assert 0 <= known.age_s < 60
+    assert "stored baseline" in said[-1]
+    assert " s old" in said[-1]
+
+
+@pytest.mark.parametrize("change", [{"thinking": True}, {"thinking": False}, {"max_new_tokens": 4096}])
+def test_another_way_to_ask_is_another_question(tmp_path: Path, change: dict[str, Any]) -> None:
+    stored = StoredBaselines(tmp_path, PhaseLog("aq", say=lambda _: None))
+    stored.keep(SPEED, SPEC, QUESTION)
+    assert stored.find(SPEC, replace(QUESTION, **change)) is None
+    assert stored.find(SPEC, QUESTION) is not None
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "chat_template.jinja", "tokenization_kimi.py", "tiktoken.model"])
+def test_another_tokenizer_or_template_is_another_question(tmp_path: Path, name: str) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "model.safetensors").write_bytes(b"weights have a digest of their own")
+    spec = replace(SPEC, model=str(target))
+    stored = StoredBaselines(tmp_path, PhaseLog("aq", say=lambda _: None))
+    for text in (None, "one", "two"):
+        if text:
+            (target / name).write_text(text)
+        assert stored.find(spec, QUESTION) is None
+        stored.keep(SPEED, spec, QUESTION)
+        assert stored.find(spec, QUESTION) is not None
+    (target / "README.md").write_text("not read by any server")
+    assert stored.find(spec, QUESTION) is not None
+
+
+def test_a_template_from_elsewhere_is_read_too(tmp_path: Path) -> None:
+    spec = replace(SPEC, server_args=("--chat-template", str(tmp_path / "mine.jinja")))
+    keys = []
+    for text in ("one", "two"):
+        (tmp_path / "mine.jinja").write_text(text)
+        keys.append(QUESTION.key(spec))
+    assert keys[0] != keys[1]
+    assert keys[0].differences(keys[1]).keys() == {"rendering"}
+
+
+def test_the_environment_of_the_server_is_part_of_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = []
+    for threads in ("1", "16"):
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        keys.append(QUESTION.key(SPEC))
+    assert keys[0].differences(keys[1]) == {"env.OMP_NUM_THREADS": ("1", "16")}
+
+
+def test_a_question_that_is_not_wholly_known_has_no_answer(tmp_path: Path) -> None:
+    stored = StoredBaselines(tmp_path, PhaseLog("aq", say=lambda _: None))
+    stored.keep(SPEED, SPEC, None)
+    assert not (tmp_path / NAME).exists()
+    assert stored.find(SPEC, None) is None
+
+
+def test_a_tokenizer_that_cannot_be_read_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "tokenizer.json").mkdir()
+    spec, stored = replace(SPEC, model=str(tmp_path)), StoredBaselines(tmp_path, PhaseLog("aq", say=lambda _: None))
+    stored.keep(SPEED, spec, QUESTION)
+    assert stored.find(spec, QUESTION) is None
+    assert not (tmp_path / NAME).exists()
+    assert caplog.text.count("tokenizer.json") == 2
+
+
+def test_a_file_that_cannot_be_used_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / NAME).mkdir()
+    stored = StoredBaselines(tmp_path, PhaseLog("aq", say=lambda _: None))
+    stored.keep(SPEED, SPEC, QUESTION)
+    assert stored.find(SPEC, QUESTION) is None
+    assert "baseline not stored" in caplog.text
+    assert "stored baselines not read" in caplog.text
