@@ -171,8 +171,8 @@ def _verbs() -> Iterator[str]:
 def verbs() -> Mapping[str, argparse.ArgumentParser]:
     """Return the parser of every verb."""
     _, places = new_parser()
-    for group in cli.GROUPS:
-        import_module(f"{cli.__name__}.{group}").add(places)
+    for verb in cli.VERBS:
+        import_module(f"{cli.__name__}.{verb}").add(places)
     return dict(places.choices)
 
 

@@ -3,7 +3,8 @@
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,56 @@ def test_imports_point_down(path: Path) -> None:
 def test_every_room_has_a_layer() -> None:
     known = {room for rooms in LAYERS for room in rooms}
     assert {room_of(path) for path in MODULES} <= known
+
+
+ROOT = PACKAGE.parent
+NAMES = {".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in MODULES}
+
+
+def place(parts: Sequence[str]) -> str:
+    """Return the sub-room of a module, or the module itself where it lies beside the sub-rooms."""
+    return ".".join(parts[:2])
+
+
+def places_imported(path: Path) -> Iterator[str]:
+    """The other places of its own room that a module imports."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    for name in imports_of(path):
+        inner = name.removeprefix("pytest_specprobe.")
+        module = inner if inner in NAMES else inner.rpartition(".")[0]
+        other = module.split(".")
+        if other[0] == parts[0] and len(other) > 1 and place(other) != place(parts):
+            yield place(other)
+
+
+@pytest.mark.parametrize("room", sorted({room_of(path) for path in MODULES if path.parent != PACKAGE}))
+def test_the_places_of_a_room_import_in_one_direction(room: str) -> None:
+    """A sub-room counts as one place: what it holds may import each other, and no two places import each other."""
+    graph = TopologicalSorter[str]()
+    for path in MODULES:
+        if room_of(path) == room and path.name != "__init__.py":
+            graph.add(place(path.relative_to(PACKAGE).with_suffix("").parts), *places_imported(path))
+    graph.prepare()
+
+
+TESTS = sorted(ROOT.glob("tests/**/*.py"))
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_helpers_are_imported_from_support(path: Path) -> None:
+    """Nothing is imported from a test module or a conftest, but for the root's by its own test."""
+    for name in imports_of(path):
+        parts = name.split(".")
+        assert parts[0] != "tests" or not any(p == "conftest" or p.startswith("test_") for p in parts), name
+        assert parts[0] != "conftest" or path.name == "test_tiers.py", name
+
+
+@pytest.mark.parametrize("room", sorted(p.name for p in (ROOT / "tests").iterdir() if (PACKAGE / p.name).is_dir()))
+def test_tests_lie_where_their_rooms_do(room: str) -> None:
+    """A folder of tests that has a room's name has sub-rooms' names below it."""
+    folders = {p.name for p in (ROOT / "tests" / room).iterdir() if p.is_dir() and any(p.glob("test_*.py"))}
+    rooms = {p.name for p in (PACKAGE / room).iterdir() if p.is_dir()}
+    assert folders <= rooms
 
 
 FEW = 5

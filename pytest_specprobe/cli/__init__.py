@@ -1,4 +1,4 @@
-"""The ``specprobe`` command. Each module of ``GROUPS`` adds its verbs; nothing heavy is imported before one runs."""
+"""The ``specprobe`` command: a module per verb, named as the verb; nothing heavy is imported before one runs."""
 
 import os
 import sys
@@ -9,15 +9,15 @@ from io import TextIOWrapper
 from pytest_specprobe.cli.parser import new_parser
 from pytest_specprobe.errors import SpecprobeError
 
-GROUPS = ("checkpoint", "breakeven", "report", "history", "compare", "doctor", "init", "serve", "servers")
+VERBS = ("inspect", "diff", "breakeven", "report", "history", "compare", "doctor", "init", "serve", "servers", "reap")
 UNUSABLE = 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; return 0 without errors, 1 with, 2 for unusable arguments or files."""
     parser, verbs = new_parser()
-    for group in GROUPS:
-        import_module(f"{__name__}.{group}").add(verbs)
+    for verb in VERBS:
+        import_module(f"{__name__}.{verb}").add(verbs)
     for stream in (sys.stdout, sys.stderr):
         # Names of files may be no text: shown as escapes, whatever the terminal takes.
         if isinstance(stream, TextIOWrapper):

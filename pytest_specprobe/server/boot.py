@@ -15,7 +15,7 @@ from pytest_specprobe.secret import Secret, Variables
 from pytest_specprobe.server import boot_times
 from pytest_specprobe.server.absolute_paths import absolute_variables, absolute_words
 from pytest_specprobe.server.boot_watch import STALL_PATIENCE_S, BootProgress, BootWatch, PortLost
-from pytest_specprobe.server.child_environment import environment, speed_variables
+from pytest_specprobe.server.child_environment import environment
 from pytest_specprobe.server.code_cache import require_own
 from pytest_specprobe.server.gpu.memory import GpuMemory
 from pytest_specprobe.server.gpu.selection import gpus_of
@@ -28,6 +28,7 @@ from pytest_specprobe.server.process.handle import Supervised
 from pytest_specprobe.server.process.listeners import Listener
 from pytest_specprobe.server.redaction import redact_command
 from pytest_specprobe.server.spec import ServerSpec, command
+from pytest_specprobe.server.variables import speed_variables
 
 _CONFIG = "server.yaml"  # SGLang reads settings from files with a YAML suffix only
 _PORT_ATTEMPTS = 3

@@ -14,8 +14,8 @@ from pytest_specprobe.server.log.boot_log import Phase, advance, tail
 from pytest_specprobe.server.log.diagnosis import diagnose, says_port_taken
 from pytest_specprobe.server.log.growing import GrowingLog
 from pytest_specprobe.server.owned import OwnedServer
+from pytest_specprobe.server.process.quiet import Compilation, Wait, compilation, wait_of
 from pytest_specprobe.server.process.stall import StallWatch
-from pytest_specprobe.server.quiet import Compilation, Wait, compilation, wait_of
 from pytest_specprobe.server.spec import ServerSpec
 
 STALL_PATIENCE_S = 300.0

@@ -9,12 +9,12 @@ from pathlib import PurePath
 
 from pytest_specprobe.findings import Finding, finding
 from pytest_specprobe.measure.request import Generation
-from pytest_specprobe.server.child_environment import forging_variables
 from pytest_specprobe.server.http.info import ServerInfo
 from pytest_specprobe.server.log.boot_log import faults
 from pytest_specprobe.server.process.listeners import Listener
 from pytest_specprobe.server.reach import reachable
 from pytest_specprobe.server.spec import ServerSpec
+from pytest_specprobe.server.variables import forging_variables
 
 ALGORITHM = "EAGLE3"
 _ADAPTIVE = "proof.adaptive"

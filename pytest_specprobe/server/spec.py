@@ -9,7 +9,7 @@ from typing import Literal
 from pytest_specprobe.engines import cpu
 from pytest_specprobe.errors import ProfileError
 from pytest_specprobe.profiles import Speculation
-from pytest_specprobe.server import child_environment, flags
+from pytest_specprobe.server import flags, variables
 
 # SGLang adds to its running totals and writes a log line every so many decode rounds. 1 loses no round but costs
 # every round a formatted line, which weighs on the baseline and on speculation differently; the default of 40
@@ -55,7 +55,7 @@ class ServerSpec:
                 f"step counts {self.candidates} need a chain (topk 1) that boots on one of them, not {own}"
             )
         problems += flags.problems(self.server_args, trust_remote_code=self.trust_remote_code)
-        problems += child_environment.unusable(self.env_pass)
+        problems += variables.unusable(self.env_pass)
         if problems:
             raise ProfileError(tuple(problems), fix="correct the profile; README.md lists the keys")
 
@@ -112,8 +112,8 @@ def worker_commands(spec: ServerSpec) -> tuple[tuple[str, ...], ...]:
     """
     nodes = [int(value) for value in values_of(spec.server_args, "--nnodes") if value.isdigit()]
     words = command(spec, host="127.0.0.1", port=30000)
-    variables = child_environment.isolation(trust_remote_code=spec.trust_remote_code)
-    isolated = ("env", *(f"{name}={value}" for name, value in variables.items()))
+    isolating = variables.isolation(trust_remote_code=spec.trust_remote_code)
+    isolated = ("env", *(f"{name}={value}" for name, value in isolating.items()))
     return tuple((*isolated, *words, "--node-rank", str(rank)) for rank in range(1, nodes[-1] if nodes else 1))
 
 

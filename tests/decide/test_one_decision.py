@@ -11,7 +11,7 @@ from pytest_specprobe.decide.gate import GateCheck, Result
 from pytest_specprobe.decide.verdict import decide, with_past
 from pytest_specprobe.errors import ProbeImpossible
 from pytest_specprobe.profiles import Gate
-from tests.decide.test_verdict import finding, seen
+from tests.support.evidence import finding, seen
 
 PACKAGE = Path(pytest_specprobe.__file__).parent
 ABSENT = ProbeImpossible("no device for it\nnvidia-smi: none", culprit="machine", fix="run where the GPUs are")

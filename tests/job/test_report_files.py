@@ -5,8 +5,8 @@ from pytest_specprobe.report.render.html import page
 from pytest_specprobe.report.render.markdown import markdown
 from pytest_specprobe.report.render.terminal import summary
 from pytest_specprobe.report.store import history
-from tests.report.test_schema import SCHEMA, closed, problems
 from tests.support.jobs import NAME, Job
+from tests.support.report_schema import SCHEMA, closed, problems
 
 
 def test_the_report_is_valid_and_wholly_described(main_job: Job) -> None:

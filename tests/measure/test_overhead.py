@@ -8,7 +8,7 @@ from pytest_specprobe.measure.overhead import client_overhead
 from pytest_specprobe.measure.request import Generation
 from pytest_specprobe.measure.throughput import measure_throughput
 from pytest_specprobe.report.build import throughput_of
-from tests.measure.conftest import plain_of, request_of
+from tests.support.requests import plain_of, request_of
 
 
 def timed(i: int, *, outside_s: float | None, rounds: int = 40) -> Generation:

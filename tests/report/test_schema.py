@@ -9,26 +9,10 @@ import jsonschema
 import pytest
 
 from pytest_specprobe.cli import main
-from pytest_specprobe.report.read import schema_text
+from tests.support.report_schema import SCHEMA, closed, problems
 from tests.support.simulated_reports import World, entry, fault, report
 
-SCHEMA = json.loads(schema_text())
 RECORDS = sorted((Path(__file__).parents[2] / "docs" / "records").glob("*/report.json"))
-
-
-def closed(schema: Any) -> Any:
-    """The same schema with every object closed: a field without a description is then an error."""
-    if isinstance(schema, list):
-        return [closed(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    inside = {key: closed(part) for key, part in schema.items()}
-    return {"additionalProperties": False, **inside} if "properties" in inside else inside
-
-
-def problems(document: Any, schema: Any = SCHEMA) -> list[str]:
-    validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
-    return [f"{list(e.path)}: {e.message}"[:300] for e in validator.iter_errors(document)]
 
 
 WHOLE = report(

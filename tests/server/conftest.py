@@ -17,15 +17,11 @@ from pytest_specprobe.server.boot_watch import BootProgress
 from pytest_specprobe.server.owned import OwnedServer
 from pytest_specprobe.server.spec import ServerSpec
 from tests.support.held import FAKE, Serve, gone, stand_in, words
+from tests.support.server_pair import Pair
 
 HIDDEN, HEADS, KV_HEADS, INNER, LAYERS, DRAFT_VOCAB = 64, 4, 2, 128, 8, 64
 SPECULATION = Speculation(num_steps=2, eagle_topk=1, num_draft_tokens=3)
 SPECIAL = ("<s>", "</s>", "<|user|>", "<|assistant|>")
-
-
-class Pair(NamedTuple):
-    target: Path
-    drafter: Path
 
 
 @pytest.fixture(scope="session", autouse=True)

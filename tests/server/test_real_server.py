@@ -22,7 +22,7 @@ from pytest_specprobe.server.http.info import differences
 from pytest_specprobe.server.process import ownership
 from pytest_specprobe.server.proof import prove
 from pytest_specprobe.server.spec import ServerSpec
-from tests.server.conftest import Pair
+from tests.support.server_pair import Pair
 
 PROMPT = Prompt(id="p", workload="w", text="hello", input_ids=(256, 258, 104, 101, 108, 108, 111, 259))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pytest_specprobe.errors import ProfileError
 from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.secret import Secret
-from pytest_specprobe.server.child_environment import environment, forging_variables, speed_variables
+from pytest_specprobe.server.child_environment import environment
 from pytest_specprobe.server.gpu.selection import ranks_here
 from pytest_specprobe.server.redaction import (
     redact_command,
@@ -18,6 +18,7 @@ from pytest_specprobe.server.redaction import (
 )
 from pytest_specprobe.server.secret_forms import is_secret_name
 from pytest_specprobe.server.spec import ServerSpec, command, worker_commands
+from pytest_specprobe.server.variables import forging_variables, speed_variables
 
 SPECULATION = Speculation(num_steps=2, eagle_topk=1, num_draft_tokens=3)
 

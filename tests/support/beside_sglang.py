@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.beside_sglang import Comparison, Turn
-from tests.measure.conftest import request_of
+from tests.support.requests import request_of
 
 _DECODE = "[2026-11-30 00:51:3{}] Decode batch, #running-req: 1, #token: 160, token usage: 0.01, accept len: {}, "
 _REST = "accept rate: 0.14, cpu graph: False, gen throughput (token/s): {}, #queue-req: 0"

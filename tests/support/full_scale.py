@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.checkpoint.checks.test_published import PUBLISHED, make
+from tests.support.published_drafters import PUBLISHED, make
 
 
 def kimi_k2(path: Path, *, shards: int = 61, experts: int = 384, packed: bool = False) -> tuple[Path, Path]:

@@ -40,11 +40,11 @@ from pytest_specprobe.server.spec import ServerSpec
 from pytest_specprobe.staging import stage
 from pytest_specprobe.staging.prune import prune
 from pytest_specprobe.staging.stage import MANIFEST
-from tests.probe.servers.test_stored_baselines import QUESTION
-from tests.report.store.test_baselines import SPEC, stored
 from tests.support import checkpoint_builder as build
 from tests.support import simulated_history, simulated_reports
+from tests.support.baseline_question import QUESTION
 from tests.support.reading_mutations import json_document, json_lines, toml_document
+from tests.support.stored_baselines import SPEC, stored
 
 PROMPT = Prompt(id="p", workload="w", text="t", input_ids=(1, 2))
 PROFILE = """
@@ -256,7 +256,7 @@ def _record(folder: Path, body: bytes) -> bool:
         _command("servers")
         _command("servers", "--json")
         if owned is not None:
-            json.dumps(servers._row(owned), allow_nan=False)
+            json.dumps(servers.row(owned), allow_nan=False)
             printable("\n".join(servers._lines(owned))).encode()
         return owned is not None
 

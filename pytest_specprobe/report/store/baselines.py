@@ -16,8 +16,9 @@ from pytest_specprobe.measure.request import Estimate
 from pytest_specprobe.measure.throughput import KnownBaseline, Throughput
 from pytest_specprobe.report.store import journal
 from pytest_specprobe.report.store.key import METHOD, Key, prompts_part
-from pytest_specprobe.server.child_environment import environment, speed_variables
+from pytest_specprobe.server.child_environment import environment
 from pytest_specprobe.server.spec import ServerSpec, command
+from pytest_specprobe.server.variables import speed_variables
 
 SCHEMA = 1
 NAME = "baselines.jsonl"

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_specprobe.measure.checks.foreign_traffic import Counting, Prefilled, check_prefilled, check_traffic
 from pytest_specprobe.measure.request import Generation, Prompt
-from tests.measure.conftest import request_of
+from tests.support.requests import request_of
 
 LINE = (
     "[2026-01-01 03:18:40] Decode batch, #running-req: {n}, #token: 133, token usage: 0.01, accept len: 3.00, "

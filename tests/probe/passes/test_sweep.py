@@ -14,7 +14,7 @@ from pytest_specprobe.probe.passes.sweep import SweepPlan, SweepRun
 from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.servers.baselines import Baseline
 from pytest_specprobe.profiles import Speculation
-from tests.measure.conftest import plain_of, request_of
+from tests.support.requests import plain_of, request_of
 
 ONE, TWO, THREE = (Speculation(num_steps=k, eagle_topk=1, num_draft_tokens=k + 1) for k in (1, 2, 3))
 TREE = Speculation(num_steps=2, eagle_topk=2, num_draft_tokens=4)

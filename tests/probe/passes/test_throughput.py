@@ -15,7 +15,7 @@ from pytest_specprobe.probe.phases import PhaseLog
 from pytest_specprobe.probe.servers.alternating import AlternatingServer, Alternation
 from pytest_specprobe.probe.servers.baselines import Baseline
 from pytest_specprobe.probe.servers.probe_servers import ProbeServers
-from tests.measure.conftest import plain_of, request_of
+from tests.support.requests import plain_of, request_of
 
 PROMPTS = tuple(Prompt(id=f"p{i}", workload="ab"[i % 2], text="", input_ids=(1,) * 10) for i in range(8))
 STORED = KnownBaseline(tok_per_s=Estimate(100.0, 95.0, 105.0, 30), source="stored", age_s=60.0, first_token_s=0.2)

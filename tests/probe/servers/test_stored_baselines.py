@@ -7,19 +7,10 @@ from typing import Any
 import pytest
 
 from pytest_specprobe.probe.phases import PhaseLog
-from pytest_specprobe.probe.servers.stored_baselines import Question, StoredBaselines
+from pytest_specprobe.probe.servers.stored_baselines import StoredBaselines
 from pytest_specprobe.report.store.baselines import NAME
-from tests.report.store.test_baselines import SPEC, SPEED
-
-QUESTION = Question(
-    target="t" * 64,
-    engine="0.5.23",
-    gpus=(),
-    workload="w" * 64,
-    thinking=None,
-    max_new_tokens=256,
-    concurrency=1,
-)
+from tests.support.baseline_question import QUESTION
+from tests.support.stored_baselines import SPEC, SPEED
 
 
 def test_boots_once_then_reads_and_says_how_old_it_is(tmp_path: Path) -> None:

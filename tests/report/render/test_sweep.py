@@ -11,7 +11,7 @@ from pytest_specprobe.report.render.markdown import markdown
 from pytest_specprobe.report.render.numbers import numbers
 from pytest_specprobe.report.render.plots import plots
 from pytest_specprobe.report.render.terminal import summary
-from tests.report.test_schema import SCHEMA, closed, problems
+from tests.support.report_schema import SCHEMA, closed, problems
 from tests.support.simulated_reports import World, report, swept
 
 

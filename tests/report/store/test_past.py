@@ -9,7 +9,7 @@ import pytest
 
 from pytest_specprobe.profiles import Gate
 from pytest_specprobe.report.store import history
-from tests.report.test_schema import SCHEMA, closed, problems
+from tests.support.report_schema import SCHEMA, closed, problems
 from tests.support.simulated_reports import World, entry, fault, remembered, report
 
 FIRST = datetime(2026, 5, 1, tzinfo=UTC)

@@ -1,7 +1,6 @@
-"""``specprobe inspect`` and ``specprobe diff``: what files alone can tell. No GPU, no torch, no SGLang."""
+"""``specprobe inspect``: what a drafter's files alone can tell. No GPU, no torch, no SGLang."""
 
 import argparse
-import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -11,14 +10,13 @@ from pytest_specprobe.cli.parser import Verbs
 from pytest_specprobe.foreign import json_text, printable
 
 if TYPE_CHECKING:
-    from pytest_specprobe.checkpoint.diff import Difference
     from pytest_specprobe.findings import Finding
 
 _LABELS = {"error": "FAULT", "warning": "warn", "info": "note"}
 
 
 def add(verbs: Verbs) -> None:
-    """Add both verbs."""
+    """Add the verb."""
     inspect = verbs.add_parser(
         "inspect",
         help="check a drafter's files, alone or against a target",
@@ -38,17 +36,6 @@ def add(verbs: Verbs) -> None:
     inspect.add_argument("--all", action="store_true", help="list passing and skipped checks too")
     inspect.add_argument("--json", action="store_true", help="print JSON: what failed (schema inspect.schema.json)")
     inspect.set_defaults(run=_inspect)
-
-    diff = verbs.add_parser(
-        "diff",
-        help="compare two drafters: mapping, head, config, tensors",
-        description="Compare two drafters, B taken as made from A. Exit 0 without errors, 1 if B's head follows A's "
-        "mapping although B has another, 2 for unusable arguments.",
-    )
-    diff.add_argument("a", type=Path, metavar="A", help="directory of a drafter")
-    diff.add_argument("b", type=Path, metavar="B", help="directory of another one")
-    diff.add_argument("--json", action="store_true", help="print JSON (schema diff.schema.json)")
-    diff.set_defaults(run=_diff)
 
 
 def _inspect(arguments: argparse.Namespace) -> int:
@@ -103,8 +90,8 @@ def _target(text: str) -> Path:
 
 
 def _report(findings: "Iterable[Finding]", *, every: bool) -> list[str]:
-    found = list(findings)
-    wrong = [f for severity in _LABELS for f in found if f.status == "fail" and f.severity == severity]
+    every_finding = list(findings)
+    wrong = [f for severity in _LABELS for f in every_finding if f.status == "fail" and f.severity == severity]
     lines = []
     for finding in wrong:
         lines += [
@@ -115,38 +102,13 @@ def _report(findings: "Iterable[Finding]", *, every: bool) -> list[str]:
             f"       next      {finding.fix}",
         ]
     if every:
-        lines += [f"{f.status:<5}  {f.id}: {f.seen}" for f in found if f.status != "fail"]
-    return [*lines, _summary(found)]
+        lines += [f"{f.status:<5}  {f.id}: {f.seen}" for f in every_finding if f.status != "fail"]
+    return [*lines, _summary(every_finding)]
 
 
 def _summary(findings: "list[Finding]") -> str:
     counts = {status: sum(f.status == status for f in findings) for status in ("pass", "skip")}
     severities = [f.severity for f in findings if f.status == "fail"]
-    told = [f"{severities.count('error')} errors", f"{severities.count('warning')} warnings"]
-    told += [f"{severities.count('info')} notes", f"{counts['pass']} passed", f"{counts['skip']} not applicable"]
-    return f"{len(findings)} checks: {', '.join(told)}"
-
-
-def _diff(arguments: argparse.Namespace) -> int:
-    from pytest_specprobe.checkpoint.diff import diff
-    from pytest_specprobe.findings import failed
-
-    difference = diff(arguments.a, arguments.b)
-    print(json_text(difference.to_json(), indent=2) if arguments.json else printable("\n".join(_told(difference))))
-    return int(bool(failed(difference.findings)))
-
-
-def _told(d: "Difference") -> list[str]:
-    lines = [
-        f"mapping  {d.differing:,} of {d.entries:,} entries differ",
-        f"tokens   {d.shared_tokens:,} shared, {d.only_a:,} only in A, {d.only_b:,} only in B",
-        f"head     {d.head}",
-        "tensors  " + ", ".join(f"{count} {name.replace('_', ' in ')}" for name, count in d.tensors.items()),
-    ]
-    lines += [f"config   {key}: {_short(old)} -> {_short(new)}" for key, (old, new) in d.config.items()]
-    return [*lines, *(f.line() for f in d.findings if f.status == "fail")]
-
-
-def _short(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    counted = [f"{severities.count('error')} errors", f"{severities.count('warning')} warnings"]
+    counted += [f"{severities.count('info')} notes", f"{counts['pass']} passed", f"{counts['skip']} not applicable"]
+    return f"{len(findings)} checks: {', '.join(counted)}"

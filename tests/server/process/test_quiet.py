@@ -13,17 +13,17 @@ import pytest
 
 from pytest_specprobe.errors import BootError
 from pytest_specprobe.probe.servers.booter import narrator
-from pytest_specprobe.server import boot_watch, quiet
+from pytest_specprobe.server import boot_watch
 from pytest_specprobe.server.boot import boot
 from pytest_specprobe.server.boot_watch import BootProgress
-from pytest_specprobe.server.process import ownership, supervisor
+from pytest_specprobe.server.process import ownership, quiet, supervisor
+from pytest_specprobe.server.process.quiet import CUSTOM_FLAG, FUSION_FLAG, Compilation, compilation, wait_of
 from pytest_specprobe.server.process.stall import StallWatch, effort
-from pytest_specprobe.server.quiet import CUSTOM_FLAG, FUSION_FLAG, Compilation, compilation, wait_of
 from pytest_specprobe.server.spec import ServerSpec
 
 MakeSpec = Callable[..., ServerSpec]
 # The last lines of a boot on two H200s that was quiet for 225 s: FlashInfer compiled its all-reduce fusion.
-QUIET = (Path(__file__).with_name("logs") / "quiet-tp2.log").read_text(encoding="utf-8")
+QUIET = (Path(__file__).parents[1] / "log" / "logs" / "quiet-tp2.log").read_text(encoding="utf-8")
 JIT = "/root/.cache/flashinfer/0.6.15/90a/cached_ops"
 NVCC = f"nvcc -c csrc/trtllm_allreduce_fusion.cu -o {JIT}/trtllm_comm/trtllm_allreduce_fusion.cuda.o"
 OTHER = f"ninja -v -C {JIT} -f {JIT}/batch_decode/build.ninja"
