@@ -1,7 +1,8 @@
 """What the target accepted of the drafts, from the probe's own requests.
 
 Invariant: everything is a ratio of sums over prompts, all intervals come from one set of resamples, and prompts whose
-target text loops are left out of every number (but kept, named, in the rows).
+target text loops or is too short to time are left out of every number (but kept, named, in the rows). A draft counts
+where it was delivered: what the server accepted past the end of an answer is in no number.
 """
 
 from collections import Counter
@@ -63,10 +64,10 @@ class ContextPart:
 class Acceptance:
     """The acceptance pass.
 
-    ``accept_length`` is strict: 1 + sum(accepted) / sum(rounds). ``by_position[i]`` is the share of rounds with more
-    than i accepted drafts (so ``by_position[0]`` is p1), ``conditional[i]`` that share among rounds that got as far
-    as position i (None where none did). ``margin`` is p1 - max(blind, floor), paired over prompts. ``coverage`` is
-    the share of output tokens that the drafter's vocabulary can express. ``depth`` is D.
+    ``accept_length`` is strict: 1 + sum(accepted) / sum(rounds), of drafts that were delivered. ``by_position[i]`` is
+    the share of rounds with more than i of them (so ``by_position[0]`` is p1), ``conditional[i]`` that share among
+    rounds that got as far as position i (None where none did). ``margin`` is p1 - max(blind, floor), paired over
+    prompts. ``coverage`` is the share of output tokens that the drafter's vocabulary can express. ``depth`` is D.
     """
 
     accept_length: Estimate
@@ -114,7 +115,7 @@ def measure_acceptance(
     :param blind: the same prompts on the blind control.
     :param mapped_ids: the target ids that the drafter's vocabulary can express; None: all of them.
     :param drafter_length: the drafter's own ``max_position_embeddings``, before any patch.
-    :param dropped: prompt ids to leave out, with the reason (``validity.looping``).
+    :param dropped: prompt ids to leave out, with the reason (``texts.dropped_prompts``).
     :param confidence: of the intervals over all prompts; a sweep asks for more than 95 %.
     :raises MeasurementError: if a request reports no speculation, the histogram is deeper than ``depth``, a prompt is
         missing from the blind control, or fewer than two prompts are left.
@@ -202,7 +203,7 @@ def _by_prompt(generations: Iterable[Generation]) -> dict[str, list[Generation]]
 
 
 def _histogram(generations: Iterable[Generation], depth: int) -> tuple[int, ...]:
-    """Return the summed histogram, length ``depth + 1``."""
+    """Return the summed histogram of what was delivered, length ``depth + 1``."""
     total = [0] * (depth + 1)
     for generation in generations:
         if generation.histogram is None:
@@ -220,7 +221,7 @@ def _histogram(generations: Iterable[Generation], depth: int) -> tuple[int, ...]
                 culprit="harness",
                 fix="measure with the speculation settings that the server was booted with",
             )
-        for i, count in enumerate(generation.histogram[: depth + 1]):
+        for i, count in enumerate((generation.delivered_histogram or ())[: depth + 1]):
             total[i] += count
     return tuple(total)
 

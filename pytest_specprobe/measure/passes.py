@@ -212,12 +212,12 @@ def alternate(
     return {name: TurnRuns(tuple(kept[name]), walls[name]) for name in contenders}
 
 
-def natural_lengths(generations: Sequence[Generation], *, at_least: int = 16) -> dict[str, int]:
+def natural_lengths(generations: Sequence[Generation]) -> dict[str, int]:
     """Return each prompt's own answer length, so that a fixed-length pass does not run past the natural end.
 
     Text forced past its end loops or turns to noise, and both are drafted unlike real text.
     """
-    return {g.prompt_id: max(g.completion_tokens, at_least) for g in generations}
+    return {g.prompt_id: g.completion_tokens for g in generations}
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ class _Meter:
         with self._lock:
             self._done += 1
             self._rounds += generation.rounds or 0
-            self._accepted += generation.accepted or 0
+            self._accepted += generation.delivered or 0
             if self._progress is None:
                 return
             elapsed = time.perf_counter() - self._start

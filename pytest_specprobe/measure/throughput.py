@@ -91,8 +91,8 @@ class Throughput:
 
     ``tok_per_s`` is the decode rate of one stream: sum(tokens after the first arrival) / sum(t_last - t_first).
     ``round_s`` is S, sum(decode seconds) / sum(rounds); ``break_even_length`` is B = S x baseline tok/s;
-    ``tokens_per_round`` is what a round delivered, so ``speedup = tokens_per_round / break_even_length`` exactly,
-    while the strict ``accept_length`` also counts drafts that were trimmed at the length limit.
+    ``tokens_per_round`` is what a round delivered, so ``speedup = tokens_per_round / break_even_length`` exactly;
+    the strict ``accept_length`` counts delivered drafts, and is the same number unless a first arrival was coalesced.
     ``aggregate_tok_per_s`` is all tokens over the pass's wall time, all streams and dropped prompts too (None when
     the pass was not timed as a whole).
     """
@@ -239,7 +239,7 @@ def _row(requests: Sequence[Generation], plain: Sequence[Generation] | None) -> 
         decode_s=sum(_decode_s(g) for g in requests),
         total_s=sum(g.last_s - g.start_s for g in requests),
         rounds=sum(_rounds(g) for g in requests),
-        accepted=sum(g.accepted or 0 for g in requests),
+        accepted=sum(g.delivered or 0 for g in requests),
         baseline_tokens=None if plain is None else sum(_decoded(g) for g in plain),
         baseline_decode_s=None if plain is None else sum(_decode_s(g) for g in plain),
     )

@@ -17,6 +17,7 @@ from pytest_specprobe.measure.checks.greedy import Reading, check_greedy
 from pytest_specprobe.measure.checks.losslessness import Best, Losslessness, check_texts_equal, compare_texts
 from pytest_specprobe.measure.checks.stored_baseline import check_stored
 from pytest_specprobe.measure.checks.texts import check_texts
+from pytest_specprobe.measure.checks.trimmed import check_trimmed
 from pytest_specprobe.measure.curve import Curve
 from pytest_specprobe.measure.passes import ThroughputRuns, natural_lengths
 from pytest_specprobe.measure.request import Generation, Prompt
@@ -71,7 +72,7 @@ class Measured:
             plain = self.runs.baseline if self.runs else ()
             speculative = [*self.texts, *self.blind, *(self.runs.drafter if self.runs else ())]
             findings += validity.check_requests(speculative, depth=self.depth, plain=plain)
-            findings += check_texts(self.texts, target=plain or None)
+            findings += (*check_texts(self.texts, target=plain or None), check_trimmed(self.texts))
         if self.readings is not None:
             findings.append(check_greedy(self.readings, exact=self.exact_alone))
         if self.acceptance is not None:

@@ -144,4 +144,4 @@ def test_a_server_that_hangs_at_a_flush_fails_the_pass(make: Make, monkeypatch: 
 
 def test_natural_lengths_are_each_prompts_own(make: Make) -> None:
     lengths = natural_lengths([make("a", [1] * 20, depth=1), make("b", [0], depth=1)])
-    assert lengths == {"a": 41, "b": 16}
+    assert lengths == {"a": 41, "b": 2}

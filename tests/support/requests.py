@@ -38,7 +38,7 @@ def request_of(
         rounds=len(accepted),
         accepted=sum(accepted),
         histogram=tuple(list(accepted).count(i) for i in range(depth + 1)),
-        sglang_accept_length=tokens / len(accepted),
+        sglang_accept_length=tokens / len(accepted) if accepted else None,
         start_s=start_s,
         first_s=first,
         last_s=times[-1],

@@ -1,20 +1,24 @@
-"""Are these texts that a drafter can be judged on? Looping ones, and such of one repeated token, are not."""
+"""Are these texts that a drafter can be judged on? Looping, short and one-token ones are not."""
 
 from collections.abc import Iterable, Sequence
 
-from pytest_specprobe.findings import Finding
+from pytest_specprobe.findings import Finding, finding
 from pytest_specprobe.measure.checks.loops import looping
 from pytest_specprobe.measure.checks.validity import finding_of
 from pytest_specprobe.measure.request import Generation
 
 LOOPING_SHARE = 0.25
+SHORT_SHARE = 0.25
+SHORTEST = 4
+"""Tokens of an answer that can be timed: fewer are one round or two, and the first token is prefill's."""
+_FEWEST = 2
 _ONE_TOKEN = 8
 
 
 def check_texts(
     generations: Sequence[Generation], *, target: Sequence[Generation] | None = None
 ) -> tuple[Finding, ...]:
-    """Check that few target texts loop, and none is one repeated token.
+    """Check that few target texts loop, few are too short to time, and none is one repeated token.
 
     :param generations: the drafter's requests.
     :param target: the same prompts without speculation, if there are any; else the drafter's texts stand for them.
@@ -27,6 +31,7 @@ def check_texts(
     names = {g.prompt_id for g in stuck}
     return (
         _looping_share([g for g in (generations if target is None else target) if g.prompt_id not in names]),
+        check_short(generations),
         finding_of(
             "measure.one-token",
             stuck,
@@ -40,9 +45,31 @@ def check_texts(
     )
 
 
+def check_short(texts: Sequence[Generation]) -> Finding:
+    """Check that few answers are too short to time, and that two prompts are left to measure."""
+    short = [g.prompt_id for g in texts if _short(g)]
+    prompts = len({g.prompt_id for g in texts})
+    left = prompts - len(dropped_prompts(texts))
+    none_left = bool(short) and left < _FEWEST
+    shown = ", ".join(short[:3]) + (", ..." if len(short) > 3 else "")
+    return finding(
+        "measure.short-answers",
+        passed=not none_left and len(short) <= SHORT_SHARE * prompts,
+        severity="error" if none_left else "warning",
+        culprit="workload",
+        seen=f"{len(short)} of {prompts} answers are shorter than {SHORTEST} tokens"
+        + (f" ({shown}), and {left} prompts are left" if short else ""),
+        expected=f"at most {SHORT_SHARE:.0%} short answers, which are left out, and {_FEWEST} prompts left",
+        why="A few tokens are one round or two, whose time is that of the first token and of the end.",
+        fix="use prompts that ask for longer answers; raise max_new_tokens if it cuts them",
+    )
+
+
 def dropped_prompts(target: Iterable[Generation]) -> dict[str, str]:
-    """Return the prompts to leave out of every estimate, with the reason: their target text loops."""
-    return {name: f"target text {what}" for name, what in looping(target).items()}
+    """Return the prompts to leave out of every estimate, with the reason: the target text loops or is too short."""
+    texts = list(target)
+    short = {g.prompt_id: f"too short to time: {g.completion_tokens} tokens" for g in texts if _short(g)}
+    return short | {name: f"target text {what}" for name, what in looping(texts).items()}
 
 
 def _looping_share(texts: Sequence[Generation]) -> Finding:
@@ -59,6 +86,10 @@ def _looping_share(texts: Sequence[Generation]) -> Finding:
         why="Repetition is easy to draft: the same pair read 7.76 on a looping text and 2.68 on the next run.",
         fix="use prompts that suit the target, its chat template, and fewer new tokens",
     )
+
+
+def _short(g: Generation) -> bool:
+    return g.completion_tokens < SHORTEST
 
 
 def _one_token(g: Generation) -> bool:

@@ -5,6 +5,7 @@ Invariant: checks look at what the requests say about themselves and never repai
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
 from pytest_specprobe.errors import Culprit, SpecprobeError
 from pytest_specprobe.findings import Finding, Severity
@@ -52,7 +53,7 @@ def check_requests(
         ),
         finding_of(
             "measure.token-count",
-            [g for g in spoken if not 0 <= trimmed(g) <= depth],
+            [g for g in spoken if not 0 <= g.trimmed <= depth],
             generations,
             culprit="engine",
             expected=f"completion_tokens = 1 + rounds + accepted - trimmed, 0 <= trimmed <= {depth}",
@@ -81,11 +82,6 @@ def check_requests(
     )
 
 
-def trimmed(generation: Generation) -> int:
-    """Return how many drafted tokens were cut at the end: 1 + rounds + accepted - completion_tokens."""
-    return 1 + (generation.rounds or 0) + (generation.accepted or 0) - generation.completion_tokens
-
-
 def check_acceptance(
     acceptance: Acceptance,
     generations: Sequence[Generation],
@@ -99,7 +95,7 @@ def check_acceptance(
     :param server_mean: ``avg_spec_accept_length`` of ``/server_info``, if it covers this pass (flushed before it).
     :param uncounted: the most rounds that it may lack, since SGLang adds to its total at log intervals only.
     """
-    findings = [_pinned(acceptance)]
+    findings = [_pinned(acceptance, generations)]
     if server_mean is not None:
         rounds = sum(g.rounds or 0 for g in generations)
         own = 1 + sum(g.accepted or 0 for g in generations) / rounds  # dropped prompts too: the server saw them
@@ -238,11 +234,15 @@ def _mean_holds(g: Generation) -> bool:
     return g.sglang_accept_length is None or abs(g.sglang_accept_length - mean) <= 0.01 * mean
 
 
-def _pinned(acceptance: Acceptance) -> Finding:
-    rounds = acceptance.rounds
-    count, most = max((c, i) for i, c in enumerate(acceptance.histogram))
+def _pinned(acceptance: Acceptance, generations: Sequence[Generation]) -> Finding:
+    # What the server said, before the end of each answer cut it: a last round that looks less accepted hides nothing.
+    names = {row.id for row in acceptance.prompts if row.dropped is None}
+    counts = [g.histogram or () for g in generations if g.prompt_id in names]
+    histogram = [sum(column) for column in zip_longest((0,) * (acceptance.depth + 1), *counts, fillvalue=0)]
+    rounds = sum(histogram)
+    count, most = max((c, i) for i, c in enumerate(histogram))
     same = most > 0 and rounds >= _PINNED_ROUNDS and count >= _PINNED * rounds
-    never = rounds >= _UNREJECTED_ROUNDS and acceptance.histogram[0] == 0
+    never = rounds >= _UNREJECTED_ROUNDS and histogram[0] == 0
     seen = f"{count} of {rounds} rounds accepted exactly {most} drafts" if same else ""
     if never and not same:
         seen = f"not one of {rounds} rounds rejected its first draft"
@@ -251,7 +251,7 @@ def _pinned(acceptance: Acceptance) -> Finding:
         severity="error",
         status="fail" if seen else "pass",
         culprit="engine",
-        seen=seen or f"accepted drafts per round vary: {list(acceptance.histogram)}",
+        seen=seen or f"accepted drafts per round vary: {histogram}",
         expected="rounds that accept different numbers of drafts, some none",
         why="Simulated acceptance, lossy thresholds, NaN logits and looping text all accept without looking.",
         fix="unset SGLANG_SIMULATE_ACC_*, check the accept thresholds are 1.0, and read the texts",

@@ -38,8 +38,8 @@ class AcceptanceRow(Model):
     prompt_tokens: Count
     completion_tokens: Count
     rounds: Count
-    accepted: Count
-    histogram: Items[Count] = Field(description="Rounds with exactly i accepted drafts.")
+    accepted: Count = Field(description="Drafts that were accepted and delivered, none past the end of the answer.")
+    histogram: Items[Count] = Field(description="Rounds with exactly i drafts accepted and delivered.")
     finish_reason: str
     blind_rounds: Count | None
     blind_hits: Count | None = Field(description="Rounds of the blind control with at least one accepted draft.")
@@ -49,16 +49,16 @@ class AcceptanceRow(Model):
 class Acceptance(Model):
     """The acceptance pass: greedy, one text per prompt."""
 
-    accept_length: Estimate = Field(description="Strict: 1 + accepted / rounds.")
+    accept_length: Estimate = Field(description="Strict: 1 + accepted / rounds, of delivered drafts.")
     sglang_accept_length: Amount = Field(
         description="Tokens / rounds, as SGLang counts; above 1.0 even when nothing is accepted, so never gated."
     )
     max_accept_length: Count = Field(description="D + 1, D being the draft depth.")
     rounds: Count
-    accepted: Count
-    histogram: Items[Count] = Field(description="Rounds with exactly i accepted drafts.")
+    accepted: Count = Field(description="Drafts that were accepted and delivered, none past the end of an answer.")
+    histogram: Items[Count] = Field(description="Rounds with exactly i drafts accepted and delivered.")
     by_position: Items[Estimate] = Field(
-        description="Entry i (from 0): share of rounds with more than i accepted drafts."
+        description="Entry i (from 0): share of rounds with more than i drafts accepted and delivered."
     )
     conditional: Items[Number | None] = Field(
         description="Entry i: that share among rounds that got as far as position i."

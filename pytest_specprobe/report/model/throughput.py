@@ -62,7 +62,7 @@ class SpeedRow(Model):
     decode_s: Amount
     total_s: Amount
     rounds: Amount
-    accepted: Count
+    accepted: Count = Field(description="Drafts that were accepted and delivered, none past the end of an answer.")
     baseline_tokens: Count | None
     baseline_decode_s: Amount | None
 
@@ -93,7 +93,7 @@ class Throughput(Model):
     speedup: Estimate | None = Field(description="tok/s over the baseline's, paired by prompt.")
     round_s: Amount = Field(description="S: decode seconds / rounds.")
     break_even_length: Estimate | None
-    accept_length: Estimate = Field(description="Strict, of this pass.")
+    accept_length: Estimate = Field(description="Strict, of this pass: 1 + accepted / rounds.")
     tokens_per_round: Amount
     end_to_end_tok_per_s: Amount
     latency: Latencies

@@ -37,7 +37,7 @@ def test_a_sound_pass_fails_nothing_and_says_what_was_looked_at(make: Make, plai
         *validity.check_throughput(throughput, own, baseline=base, new_tokens=tokens, acceptance=acceptance),
     ]
     assert failing(findings) == []
-    assert len({f.id for f in findings}) == len(findings) == 13
+    assert len({f.id for f in findings}) == len(findings) == 14
     assert all(f.seen and f.expected and f.why and f.fix for f in findings)
 
 
@@ -80,6 +80,14 @@ def test_acceptance_that_does_not_look(make: Make, rounds: list[int], pinned: bo
     own = [make(f"p{i}", rounds, depth=2) for i in range(3)]
     found = failing(validity.check_acceptance(measure_acceptance(own, depth=2), own))
     assert ("measure.pinned" in found) is pinned
+
+
+def test_ends_that_cut_drafts_do_not_hide_acceptance_that_does_not_look(make: Make) -> None:
+    """A last round of each answer is cut short, in every number but in this check."""
+    own = [make(f"p{i}", [2] * 20, depth=2, trimmed=2) for i in range(3)]
+    got = measure_acceptance(own, depth=2)
+    assert got.histogram == (3, 0, 57)
+    assert "measure.pinned" in failing(validity.check_acceptance(got, own))
 
 
 @pytest.mark.parametrize(("loops", "invalid"), [(0, False), (2, False), (3, True)])
