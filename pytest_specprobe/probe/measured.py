@@ -13,8 +13,9 @@ from pytest_specprobe.findings import Finding
 from pytest_specprobe.measure.acceptance import Acceptance
 from pytest_specprobe.measure.checks import validity
 from pytest_specprobe.measure.checks.foreign_traffic import Prefilled, check_prefilled, check_traffic
-from pytest_specprobe.measure.checks.greedy import Reading, check_greedy
+from pytest_specprobe.measure.checks.greedy import check_greedy
 from pytest_specprobe.measure.checks.losslessness import Best, Losslessness, check_texts_equal, compare_texts
+from pytest_specprobe.measure.checks.odd_tokens import PairedReadings, Reading
 from pytest_specprobe.measure.checks.stored_baseline import check_stored
 from pytest_specprobe.measure.checks.texts import check_texts
 from pytest_specprobe.measure.checks.trimmed import check_trimmed
@@ -54,6 +55,7 @@ class Measured:
     throughput: Throughput | None
     levels: tuple[tuple[ThroughputRuns, Throughput], ...]
     best: Mapping[str, Best]
+    pairs: PairedReadings | None
     exact: bool
     exact_alone: bool
     known: KnownBaseline | None
@@ -74,7 +76,8 @@ class Measured:
             findings += validity.check_requests(speculative, depth=self.depth, plain=plain)
             findings += (*check_texts(self.texts, target=plain or None), check_trimmed(self.texts))
         if self.readings is not None:
-            findings.append(check_greedy(self.readings, exact=self.exact_alone))
+            plain_texts = self.pairs.baseline if self.pairs else ()
+            findings.append(check_greedy(self.readings, exact=self.exact_alone, plain=plain_texts))
         if self.acceptance is not None:
             findings += validity.check_acceptance(
                 self.acceptance, self.texts, server_mean=self.server_mean, uncounted=self.uncounted
@@ -122,7 +125,9 @@ class Measured:
         """Compare the texts of the throughput pass with and without speculation; None without a baseline server."""
         if self.runs is None or not self.runs.baseline:
             return None
-        return compare_texts(self.runs.drafter, self.runs.baseline, best=self.best, exact=self.exact)
+        return compare_texts(
+            self.runs.drafter, self.runs.baseline, best=self.best, exact=self.exact, readings=self.pairs
+        )
 
     def break_even(self, *, p_reach: float) -> BreakEven | None:
         """Return the break-even point; None without a baseline."""

@@ -29,7 +29,7 @@ from pytest_specprobe.probe.foreign_traffic import TrafficWatch
 from pytest_specprobe.probe.measured import Measured
 from pytest_specprobe.probe.once import Once
 from pytest_specprobe.probe.passes.sweep import SweepPlan, SweepRun
-from pytest_specprobe.probe.passes.target_readings import ask_target, read_texts
+from pytest_specprobe.probe.passes.target_readings import ask_target, read_pairs, read_texts
 from pytest_specprobe.probe.passes.throughput import Timing
 from pytest_specprobe.probe.phases import narrator
 from pytest_specprobe.probe.plan.boots import other_settings
@@ -173,6 +173,9 @@ class ProbeRun:
         server = self.servers.baseline().server or self.servers.server()
         asked = questions(runs.drafter, runs.baseline, self.servers.prompts())
         self._once.get("best", lambda: ask_target(server.client, asked))
+        if runs.baseline and not self.servers.proofs.exact:
+            prompts = self.servers.prompts()
+            self._once.get("pairs", lambda: read_pairs(server.client, prompts, runs.drafter, runs.baseline))
         return runs, throughput
 
     def _speed(self, streams: int) -> tuple[ThroughputRuns, Throughput]:
@@ -245,6 +248,7 @@ class ProbeRun:
             throughput=None if speed is None else speed[1],
             levels=tuple(level for n in self._settings.concurrency[1:] if (level := peek(f"speed at {n}"))),
             best=peek("best") or {},
+            pairs=peek("pairs"),
             exact=self.servers.proofs.exact,
             exact_alone=self.servers.proofs.exact_alone,
             known=self.servers.known_baseline,

@@ -23,9 +23,10 @@ from pytest_specprobe.measure.boot_variation import check_apart
 from pytest_specprobe.measure.checks import validity
 from pytest_specprobe.measure.checks.busy_machine import CpuTime, check_load
 from pytest_specprobe.measure.checks.foreign_traffic import Prefilled, check_prefilled, check_traffic
-from pytest_specprobe.measure.checks.greedy import Reading, check_greedy
+from pytest_specprobe.measure.checks.greedy import check_greedy
 from pytest_specprobe.measure.checks.loops import loop
 from pytest_specprobe.measure.checks.losslessness import Best, check_texts_equal, compare_texts, questions
+from pytest_specprobe.measure.checks.odd_tokens import PairedReadings, Reading
 from pytest_specprobe.measure.checks.stored_baseline import check_stored
 from pytest_specprobe.measure.checks.texts import check_texts, dropped_prompts
 from pytest_specprobe.measure.compare import compare_acceptance, compare_speed
@@ -238,17 +239,29 @@ def check_text(rows: Rows, *, target: Rows | None = None) -> list[Json]:
     return _told(check_texts(_generations(rows), target=None if target is None else _generations(target)))
 
 
-def check_reading(gaps: Mapping[str, Sequence[float]], *, exact: bool) -> list[Json]:
-    return _told(check_greedy([Reading(name, tuple(g)) for name, g in gaps.items()], exact=exact))
+def check_reading(
+    gaps: Mapping[str, Sequence[float]], *, exact: bool, plain: Mapping[str, Sequence[float]] | None = None
+) -> list[Json]:
+    return _told(check_greedy(_readings(gaps), exact=exact, plain=_readings(plain or {})))
+
+
+def _readings(gaps: Mapping[str, Sequence[float]]) -> tuple[Reading, ...]:
+    return tuple(Reading(name, "w", tuple(g)) for name, g in gaps.items())
 
 
 def check_same_texts(
-    rows: Rows, plain: Rows, *, best: Mapping[str, tuple[tuple[int, int], float]], exact: bool = False
+    rows: Rows,
+    plain: Rows,
+    *,
+    best: Mapping[str, tuple[tuple[int, int], float]],
+    exact: bool = False,
+    odd: tuple[int, int] | None = None,
 ) -> Json:
-    """The comparison, its finding, and what the target is asked."""
+    """The comparison, its finding, and what the target is asked; ``odd`` tokens of fifty in every text, by side."""
     own, base = _generations(rows), _generations(plain)
     answers = {name: Best(*said) for name, said in best.items()}
-    found = compare_texts(own, base, best=answers, exact=exact)
+    sides = [_readings({g.prompt_id: [4.0] * n + [0.0] * (50 - n) for g in own}) for n in odd or ()]
+    found = compare_texts(own, base, best=answers, exact=exact, readings=PairedReadings(*sides) if sides else None)
     names = dict.fromkeys(g.prompt_id for g in own)
     prompts = [Prompt(id=name, workload="w", text="", input_ids=(1, 2)) for name in names]
     asked = [

@@ -276,6 +276,12 @@ def _texts() -> Iterator[Case]:
         ("6 of 100", {"a": [0.25] * 2 + [0.0] * 48, "b": [0.3] * 4 + [0.0] * 46}, False),
     ):
         yield f"readings: {name}", partial(adapter.check_reading, gaps, exact=exact)
+    for name, odd, plain_odd in (("as many", 5, 5), ("more", 5, 4), ("far more", 6, 1), ("both many", 11, 11)):
+        texts = [{f"p{i}": [0.5] * count + [0.0] * (100 - count) for i in range(8)} for count in (odd, plain_odd)]
+        yield (
+            f"readings beside a plain server's: {name}",
+            partial(adapter.check_reading, texts[0], exact=False, plain=texts[1]),
+        )
     yield from _same_texts(own, plain)
     yield from _sampling(own)
 
@@ -326,6 +332,11 @@ def _same_texts(own: list[Row], plain: list[Row]) -> Iterator[Case]:
         yield (
             f"same texts: {name}",
             partial(adapter.check_same_texts, drafted, base, best=said, exact=exact),
+        )
+    for exact, odd in ((False, (2, 2)), (False, (3, 2)), (False, (9, 1)), (False, (1, 9)), (True, (2, 2))):
+        yield (
+            f"same texts, read: {odd[0]} odd with and {odd[1]} without" + ", exact" * exact,
+            partial(adapter.check_same_texts, own, parted(4), best=best(4, 1.0), exact=exact, odd=odd),
         )
 
 

@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from pytest_specprobe.report.model.base import Added, Amount, Count, Items, Model, Number
+from pytest_specprobe.report.model.estimate import Estimate
 
 
 class Divergence(Model):
@@ -21,6 +22,23 @@ class Divergence(Model):
     )
 
 
+class OddTokens(Model):
+    """Tokens of some texts that are ``near_tie`` or more below the best that the target says there."""
+
+    texts: Count
+    tokens: Count
+    odd: Count
+    rate: Amount | None = Field(description="Odd tokens per token; null without any token.")
+
+
+class Excess(Model):
+    """Odd tokens in the texts of the same prompts with and without speculation, read by one server of the target."""
+
+    drafter: OddTokens
+    baseline: OddTokens
+    more: Estimate = Field(description="The drafter's rate less the baseline's, per token, paired by prompt.")
+
+
 class Losslessness(Model):
     """Whether drafter and baseline wrote the same texts."""
 
@@ -32,4 +50,7 @@ class Losslessness(Model):
     )
     near_tie: Added[Amount] = Field(default=None, description="The gap below which two tokens may swap.")
     unexplained: Added[Count] = Field(default=None, description="Texts that part elsewhere than at a near-tie.")
+    odd_tokens: Excess | None = Field(
+        default=None, description="What decides where the arithmetic is not exact; null if the texts were not read."
+    )
     divergences: Items[Divergence]

@@ -117,6 +117,9 @@ def _same_text(found: Losslessness) -> Number:
     odd = parts if found.unexplained is None else found.unexplained  # reports of older versions never asked
     if parts:
         value += f"; {parts - odd} part where the target's two best tokens nearly tie, {odd} elsewhere"
+    if (excess := found.odd_tokens) is not None:
+        own, plain = (f"{side.odd} of {side.tokens}" for side in (excess.drafter, excess.baseline))
+        value += f"; the target would not have said {own} tokens with the drafter, {plain} without"
     return Number("same text", value, "with and without speculation, greedily, token by token")
 
 

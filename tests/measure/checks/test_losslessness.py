@@ -4,7 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_specprobe.measure.checks.losslessness import Best, Question, check_texts_equal, compare_texts, questions
+from pytest_specprobe.measure.checks.losslessness import (
+    Best,
+    Losslessness,
+    Question,
+    check_texts_equal,
+    compare_texts,
+    questions,
+)
+from pytest_specprobe.measure.checks.odd_tokens import PairedReadings, Reading
 from pytest_specprobe.measure.request import Generation, Prompt
 from pytest_specprobe.report.build import losslessness_of
 
@@ -72,20 +80,57 @@ def test_the_target_is_asked_over_the_common_prefix(plain: Make) -> None:
     [
         (0, True, "pass", "error"),
         (1, True, "fail", "error"),
-        (2, False, "fail", "warning"),
-        (3, False, "fail", "error"),
+        (8, False, "fail", "warning"),
+        (9, False, "fail", "error"),
     ],
 )
-def test_the_finding(plain: Make, odd: int, exact: bool, status: str, severity: str) -> None:
+def test_texts_that_were_not_read(plain: Make, odd: int, exact: bool, status: str, severity: str) -> None:
     """24 prompts, of which one parts at a near-tie and some elsewhere."""
-    base = [plain(f"p{i}", 2, output_ids=[1, 3]) for i in range(24)]
-    own = [plain(f"p{i}", 2, output_ids=[1, 2 if i <= odd else 3]) for i in range(24)]
-    best = {f"p{i}": Best((3, 2), 0.001 if i == 0 else 4.0) for i in range(odd + 1)}
-    found = check_texts_equal(compare_texts(own, base, best=best, exact=exact))
+    found = check_texts_equal(parting_at(plain, odd, exact=exact))
     assert (found.status, found.severity, found.culprit) == (status, severity, "engine")
     assert f"{23 - odd} of 24 texts are the same, 1 part at a near-tie" in found.seen
     if odd:
         assert "p1 at token 1: 2 for 3; the target's gap: 4 between (3, 2)" in found.seen
+
+
+def parting_at(plain: Make, odd: int, *, exact: bool, readings: PairedReadings | None = None) -> Losslessness:
+    base = [plain(f"p{i}", 2, output_ids=[1, 3]) for i in range(24)]
+    own = [plain(f"p{i}", 2, output_ids=[1, 2 if i <= odd else 3]) for i in range(24)]
+    best = {f"p{i}": Best((3, 2), 0.001 if i == 0 else 4.0) for i in range(odd + 1)}
+    return compare_texts(own, base, best=best, exact=exact, readings=readings)
+
+
+def read(odd: int, *, gap: float = 5.0) -> tuple[Reading, ...]:
+    """24 texts of 50 tokens, some of which the target would not have said."""
+    gaps = [gap if at < odd else 0.0 for at in range(24 * 50)]
+    return tuple(Reading(f"p{i}", "w", tuple(gaps[i::24])) for i in range(24))
+
+
+@pytest.mark.parametrize(
+    ("drafter", "baseline", "ends"),
+    [(10, 10, "pass"), (10, 30, "pass"), (27, 15, "warning"), (60, 10, "error"), (400, 10, "error")],
+)
+def test_the_plain_servers_own_texts_are_the_control(plain: Make, drafter: int, baseline: int, ends: str) -> None:
+    """Twelve texts part elsewhere than at a near-tie: more odd tokens than without a drafter are a fault."""
+    lossless = parting_at(plain, 12, exact=False, readings=PairedReadings(read(drafter), read(baseline)))
+    found = check_texts_equal(lossless)
+    assert ("pass" if found.status == "pass" else found.severity) == ends
+    assert f"{drafter} of 1200 tokens in 24 texts with the drafter, and {baseline} of 1200" in found.seen
+    shown = losslessness_of(lossless).odd_tokens
+    assert shown is not None
+    assert (shown.drafter.odd, shown.baseline.odd, shown.more.n) == (drafter, baseline, 24)
+
+
+def test_in_float32_equality_stays_the_rule(plain: Make) -> None:
+    readings = PairedReadings(read(0), read(0))
+    assert check_texts_equal(parting_at(plain, 1, exact=True, readings=readings)).severity == "error"
+
+
+def test_a_fault_that_keeps_the_texts_apart_by_chance_alone_is_seen(plain: Make) -> None:
+    """Texts that part at near-ties only, and are another model's from there on."""
+    lossless = parting_at(plain, 0, exact=False, readings=PairedReadings(read(300), read(5)))
+    assert not lossless.unexplained
+    assert check_texts_equal(lossless).severity == "error"
 
 
 def test_nothing_in_common_is_no_rate(plain: Make) -> None:
