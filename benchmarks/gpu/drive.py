@@ -79,6 +79,8 @@ STEPS: dict[str, Step] = {
     "mini-tp2": probe("aq_k2_mini_tp2", "--no-specprobe-blind"),
     "kill-probe": kill(r"specprobe +aq_k2_mini +probe +.*acceptance.*"),
     "kill-boot": kill(r"specprobe +aq_k2_mini +boot +.*(?:weights|kv-cache|graphs).*"),
+    # simulated acceptance, a lossy threshold and no fault, each beside the same plain server
+    "planted": Step((sys.executable, "-m", "benchmarks.gpu.planted", "{out}"), 560.0),
     "starved": probe("starved", "--no-specprobe-blind", expect=11),
     "greedy": probe("greedy", "--no-specprobe-blind", expect=11),
     "smollm2-convert": Step((*SMOLLM2, "convert", "models/smollm2.whl", "models/smollm2"), 120.0),
