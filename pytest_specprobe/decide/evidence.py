@@ -17,7 +17,8 @@ class Evidence:
 
     ``margin`` is p1 - max(blind, floor); ``blind`` tells whether a blind control is in it; ``headroom`` is
     L(p_reach) / B; ``speedup`` above 1 is the same as L above B within the throughput pass; ``by_workload`` has the
-    accept length of each workload with at least two prompts; without ``timed`` no time could be trusted.
+    accept length of each workload with at least two prompts; ``end_to_end`` is the speedup of whole requests,
+    first-token time included; without ``timed`` no time could be trusted.
     """
 
     accept_length: Estimate
@@ -27,10 +28,23 @@ class Evidence:
     blind: bool
     tok_per_s: Estimate | None = None
     speedup: Estimate | None = None
+    end_to_end: Estimate | None = None
     headroom: Estimate | None = None
     break_even: BreakEven | None = None
     by_workload: Mapping[str, Estimate] = field(default_factory=dict)
     timed: bool = True
+
+    @property
+    def may_pay(self) -> bool:
+        """Tell whether decoding may be faster than the baseline, and whole requests may not be slower."""
+        fast = self.speedup is None or self.speedup.high > 1
+        return fast and (self.end_to_end is None or self.end_to_end.high >= 1)
+
+    @property
+    def may_not_pay(self) -> bool:
+        """Tell whether decoding may be no faster than the baseline, or whole requests slower."""
+        slow = self.speedup is None or self.speedup.low <= 1
+        return slow or (self.end_to_end is not None and self.end_to_end.low < 1)
 
     @property
     def few_prompts(self) -> bool:
@@ -39,7 +53,9 @@ class Evidence:
 
     def without_times(self) -> "Evidence":
         """Return what is left if nothing timed can be trusted: what the target accepts depends on no clock."""
-        return replace(self, tok_per_s=None, speedup=None, headroom=None, break_even=None, timed=False)
+        return replace(
+            self, tok_per_s=None, speedup=None, end_to_end=None, headroom=None, break_even=None, timed=False
+        )
 
 
 def evidence(
@@ -54,6 +70,7 @@ def evidence(
         blind=acceptance.blind is not None,
         tok_per_s=None if throughput is None else throughput.tok_per_s,
         speedup=None if throughput is None else throughput.speedup,
+        end_to_end=None if throughput is None else throughput.end_to_end_speedup,
         headroom=None if break_even is None else break_even.headroom_interval,
         break_even=break_even,
         by_workload={n: p.accept_length for n, p in acceptance.by_workload.items() if p.accept_length is not None},

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pytest_specprobe.decide.evidence import MIN_PROMPTS, Evidence
 from pytest_specprobe.decide.gate import show
 from pytest_specprobe.decide.prompts_needed import straddles
+from pytest_specprobe.measure.request import Estimate
 from pytest_specprobe.profiles import Gate, Verdict
 
 _SAYS: dict[Verdict, str] = {
@@ -100,18 +101,25 @@ def _payment(seen: Evidence, gate: Gate) -> Iterator[str]:
     if speedup is None or point is None:
         yield "no baseline, so no break-even: whether it pays is not known"
         return
-    side = "straddles" if straddles(speedup, 1.0) else "is above" if speedup.low > 1 else "is below"
     yield (
-        f"speedup {show(speedup)} {side} 1.0; breaking even takes an accept length of "
+        f"speedup {show(speedup)} {_side(speedup, 1.0)} 1.0; breaking even takes an accept length of "
         f"{show(point.accept_length_interval)} of at most {point.max_accept_length}"
     )
-    if speedup.low <= 1 and seen.headroom is not None:
-        least = gate.min_headroom
-        room = (
-            "straddles"
-            if straddles(seen.headroom, least)
-            else "is above"
-            if seen.headroom.low > least
-            else "is below"
+    whole = seen.end_to_end
+    if speedup.low > 1 and whole is None:
+        yield "whole requests were not compared: a baseline that is a number has no first-token time"
+    elif speedup.high > 1 and whole is not None and whole.low < 1:
+        side = _side(whole, 1.0)
+        yield f"the speedup of whole requests, first-token time included, {show(whole)}, {side} 1.0"
+    if seen.may_not_pay and seen.headroom is not None:
+        room = _side(seen.headroom, gate.min_headroom)
+        yield (
+            f"headroom at {point.p_reach:.0%} acceptance per position, {show(seen.headroom)}, {room} "
+            f"{gate.min_headroom:g}"
         )
-        yield f"headroom at {point.p_reach:.0%} acceptance per position, {show(seen.headroom)}, {room} {least:g}"
+
+
+def _side(estimate: Estimate, threshold: float) -> str:
+    if straddles(estimate, threshold):
+        return "straddles"
+    return "is above" if estimate.low > threshold else "is below"

@@ -56,6 +56,7 @@ def decide_arm(arm: Arm, sweep: Sweep, probe: Acceptance, gate: Gate) -> Decisio
         blind=probe.blind is not None,
         tok_per_s=speed.tok_per_s,
         speedup=speed.speedup,
+        end_to_end=speed.end_to_end_speedup,
         headroom=None if point is None else point.headroom_interval,
         break_even=point,
     )

@@ -143,9 +143,9 @@ def possible(seen: Evidence, *, min_headroom: float) -> tuple[Verdict, ...]:
     if seen.margin.high <= 0 or (seen.margin.low <= 0 and not seen.few_prompts):
         return ("uncorrelated",)
     allowed: list[Verdict] = ["uncorrelated"] if seen.margin.low <= 0 else []
-    if seen.speedup is None or seen.speedup.high > 1:
+    if seen.may_pay:
         allowed.append("profitable")
-    if seen.speedup is None or seen.speedup.low <= 1:
+    if seen.may_not_pay:
         if seen.headroom is None or seen.headroom.low < min_headroom:
             allowed.append("verify-bound")
         if seen.headroom is None or seen.headroom.high >= min_headroom:
@@ -161,8 +161,8 @@ def _open(seen: Evidence, verdict: Verdict, min_headroom: float) -> list[tuple[E
     if verdict in {"undecided", "uncorrelated"} and seen.margin.value > 0:
         pairs.append((seen.margin, 0.0))
     if verdict == "undecided":
-        pairs.append((seen.speedup, 1.0))
-        if seen.speedup is not None and seen.speedup.value < 1:
+        pairs += [(seen.speedup, 1.0), (seen.end_to_end if seen.may_pay else None, 1.0)]
+        if any(speedup is not None and speedup.value < 1 for speedup in (seen.speedup, seen.end_to_end)):
             pairs.append((seen.headroom, min_headroom))
     return [(estimate, at) for estimate, at in pairs if estimate is not None and straddles(estimate, at)]
 

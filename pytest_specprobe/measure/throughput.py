@@ -11,6 +11,8 @@ from typing import Literal
 import numpy as np
 
 from pytest_specprobe.errors import MeasurementError
+from pytest_specprobe.measure.end_to_end import measure_end_to_end, total_s
+from pytest_specprobe.measure.latency import Latency, measure_latency
 from pytest_specprobe.measure.overhead import Overhead, client_overhead
 from pytest_specprobe.measure.request import Estimate, Generation
 from pytest_specprobe.measure.statistics import CONFIDENCE, SEED, FloatArray, Quantity, Resamples, combine, resample
@@ -46,32 +48,11 @@ def declared(tok_per_s: float) -> KnownBaseline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Percentiles:
-    """Seconds at three percentiles, and how many measurements they are of."""
-
-    p50: float
-    p90: float
-    p99: float
-    n: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latency:
-    """Waiting times of one server's requests.
-
-    ``first_token_s`` runs from sending a request to its first token. ``inter_token_s`` spreads each gap between two
-    arrivals over the tokens of the later one; ``inter_arrival_s`` is the gap itself, what a reader sees. None where
-    no request has a second arrival.
-    """
-
-    first_token_s: Percentiles
-    inter_token_s: Percentiles | None
-    inter_arrival_s: Percentiles | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedRow:
-    """One prompt's sums over all its requests: tokens after the first arrival, and the seconds they took."""
+    """One prompt's sums over all its requests: tokens after the first arrival, and the seconds they took.
+
+    ``total_s`` and ``baseline_total_s`` are of whole requests, the time of the first token included.
+    """
 
     id: str
     workload: str
@@ -83,6 +64,7 @@ class SpeedRow:
     accepted: int
     baseline_tokens: int | None
     baseline_decode_s: float | None
+    baseline_total_s: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +75,7 @@ class Throughput:
     ``round_s`` is S, sum(decode seconds) / sum(rounds); ``break_even_length`` is B = S x baseline tok/s;
     ``tokens_per_round`` is what a round delivered, so ``speedup = tokens_per_round / break_even_length`` exactly;
     the strict ``accept_length`` counts delivered drafts, and is the same number unless a first arrival was coalesced.
+    ``end_to_end_speedup`` is of whole requests, first-token time included (None without a measured baseline).
     ``aggregate_tok_per_s`` is all tokens over the pass's wall time, all streams and dropped prompts too (None when
     the pass was not timed as a whole).
     """
@@ -107,6 +90,8 @@ class Throughput:
     accept_length: Estimate
     tokens_per_round: float
     end_to_end_tok_per_s: float
+    baseline_end_to_end_tok_per_s: float | None
+    end_to_end_speedup: Estimate | None
     latency: Latency
     baseline_latency: Latency | None
     overhead: Overhead | None
@@ -165,6 +150,9 @@ def measure_throughput(
         known = known.seen_from(latency.first_token_s.p50)
     base = _baseline(resamples, rows, known=known, measured=other is not None)
     plain = [g for group in (other or {}).values() for g in group]
+    whole = measure_end_to_end(
+        resamples, list(own.values()), None if other is None else [other[prompt_id] for prompt_id in own]
+    )
     return Throughput(
         tok_per_s=rate.estimate(),
         baseline_tok_per_s=None if base is None else base.estimate(),
@@ -175,7 +163,9 @@ def measure_throughput(
         break_even_length=None if base is None else combine(np.multiply, round_time, base).estimate(),
         accept_length=_strict_length(resamples, rows, requests),
         tokens_per_round=float(tokens.sum() / rounds.sum()),
-        end_to_end_tok_per_s=sum(g.completion_tokens for g in requests) / sum(g.last_s - g.start_s for g in requests),
+        end_to_end_tok_per_s=whole.tok_per_s,
+        baseline_end_to_end_tok_per_s=whole.baseline_tok_per_s,
+        end_to_end_speedup=whole.speedup,
         latency=latency,
         baseline_latency=measure_latency(plain) if plain else None,
         overhead=client_overhead(requests),
@@ -187,30 +177,9 @@ def measure_throughput(
     )
 
 
-def measure_latency(requests: Sequence[Generation]) -> Latency:
-    """Return the waiting times of these requests in seconds; a gap counts once per token of its later arrival."""
-    gaps = [
-        (later - earlier, tokens)
-        for g in requests
-        for earlier, later, tokens in zip(g.chunk_s, g.chunk_s[1:], g.chunk_tokens[1:], strict=False)
-        if tokens > 0
-    ]
-    per_token = [gap / tokens for gap, tokens in gaps for _ in range(tokens)]
-    return Latency(
-        first_token_s=_percentiles([g.first_s - g.start_s for g in requests]),
-        inter_token_s=_percentiles(per_token) if gaps else None,
-        inter_arrival_s=_percentiles([gap for gap, _ in gaps]) if gaps else None,
-    )
-
-
 def decode_rate(requests: Sequence[Generation]) -> float:
     """Return tok/s of one stream over these requests: sum(tokens after the first arrival) / sum(decode seconds)."""
     return sum(map(_decoded, requests)) / sum(map(_decode_s, requests))
-
-
-def _percentiles(seconds: Sequence[float]) -> Percentiles:
-    p50, p90, p99 = (float(p) for p in np.percentile(np.array(seconds), [50, 90, 99]))
-    return Percentiles(p50=p50, p90=p90, p99=p99, n=len(seconds))
 
 
 def _by_prompt(generations: Iterable[Generation]) -> dict[str, list[Generation]]:
@@ -237,11 +206,12 @@ def _row(requests: Sequence[Generation], plain: Sequence[Generation] | None) -> 
         requests=len(requests),
         tokens=sum(_decoded(g) for g in requests),
         decode_s=sum(_decode_s(g) for g in requests),
-        total_s=sum(g.last_s - g.start_s for g in requests),
+        total_s=total_s(requests),
         rounds=sum(_rounds(g) for g in requests),
         accepted=sum(g.delivered or 0 for g in requests),
         baseline_tokens=None if plain is None else sum(_decoded(g) for g in plain),
         baseline_decode_s=None if plain is None else sum(_decode_s(g) for g in plain),
+        baseline_total_s=None if plain is None else total_s(plain),
     )
 
 

@@ -34,6 +34,7 @@ def row(name: str, tokens: int, decode_s: float) -> SpeedRow:
         accepted=0,
         baseline_tokens=None,
         baseline_decode_s=None,
+        baseline_total_s=None,
     )
 
 

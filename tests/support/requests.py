@@ -56,10 +56,11 @@ def plain_of(
     token_s: float = 0.012,
     output_ids: Sequence[int] | None = None,
     start_s: float = 100.0,
+    first_token_s: float = 0.2,
     finish_reason: str = "stop",
 ) -> Generation:
     """Return a request of a server without speculation, one token per ``token_s``."""
-    first = start_s + 0.2
+    first = start_s + first_token_s
     times = tuple(first + token_s * i for i in range(tokens))
     ids = tuple(range(1000, 1000 + tokens)) if output_ids is None else tuple(output_ids)
     return Generation(

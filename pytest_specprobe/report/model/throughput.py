@@ -65,6 +65,9 @@ class SpeedRow(Model):
     accepted: Count = Field(description="Drafts that were accepted and delivered, none past the end of an answer.")
     baseline_tokens: Count | None
     baseline_decode_s: Amount | None
+    baseline_total_s: Amount | None = Field(
+        default=None, description="From sending a request to its last token, as total_s."
+    )
 
 
 class CurvePoint(Model):
@@ -95,7 +98,13 @@ class Throughput(Model):
     break_even_length: Estimate | None
     accept_length: Estimate = Field(description="Strict, of this pass: 1 + accepted / rounds.")
     tokens_per_round: Amount
-    end_to_end_tok_per_s: Amount
+    end_to_end_tok_per_s: Amount = Field(description="All tokens / seconds from sending a request to its last token.")
+    baseline_end_to_end_tok_per_s: Amount | None = Field(
+        default=None, description="The baseline's; null where it was not measured in this run."
+    )
+    end_to_end_speedup: Estimate | None = Field(
+        default=None, description="Of whole requests, first-token time included, paired by prompt."
+    )
     latency: Latencies
     client_overhead: Added[ClientOverhead] = None
     concurrency: Count

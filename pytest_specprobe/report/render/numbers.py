@@ -87,6 +87,13 @@ def _throughput(t: Throughput) -> Iterator[Number]:
         yield Number("baseline tok/s", interval(t.baseline_tok_per_s), f"without speculation, {source}")
     if t.speedup:
         yield Number("speedup", f"{interval(t.speedup)} x", "tok/s over baseline tok/s, paired by prompt")
+    if t.end_to_end_speedup:
+        yield Number(
+            "whole requests",
+            f"{interval(t.end_to_end_speedup)} x",
+            f"first-token time included, paired by prompt: {number(t.end_to_end_tok_per_s)} over "
+            f"{number(t.baseline_end_to_end_tok_per_s)} tok/s",
+        )
     overhead = t.client_overhead.drafter if t.client_overhead else None  # reports of older versions have none
     if overhead:
         yield Number(
