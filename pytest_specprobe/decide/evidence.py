@@ -15,10 +15,11 @@ MIN_PROMPTS = 24
 class Evidence:
     """What was measured of one drafter; None is what was not.
 
-    ``margin`` is p1 - max(blind, floor); ``blind`` tells whether a blind control is in it; ``headroom`` is
-    L(p_reach) / B; ``speedup`` above 1 is the same as L above B within the throughput pass; ``by_workload`` has the
-    accept length of each workload with at least two prompts; ``end_to_end`` is the speedup of whole requests,
-    first-token time included; without ``timed`` no time could be trusted.
+    ``margin`` is how far p1 is above the floor and, at the same places, above the blind control; ``length_margin`` is
+    how far the accept length is above 1 + floor and the control's; ``blind`` tells if there was one; ``headroom``
+    is L(p_reach) / B; ``speedup`` above 1 is the same as L above B within the throughput pass; ``end_to_end`` is that
+    of whole requests, first-token time included; ``by_workload`` has the accept length of each workload with at least
+    two prompts; without ``timed`` no time could be trusted.
     """
 
     accept_length: Estimate
@@ -26,6 +27,7 @@ class Evidence:
     accepted: int
     rounds: int
     blind: bool
+    length_margin: Estimate | None = None
     tok_per_s: Estimate | None = None
     speedup: Estimate | None = None
     end_to_end: Estimate | None = None
@@ -33,6 +35,16 @@ class Evidence:
     break_even: BreakEven | None = None
     by_workload: Mapping[str, Estimate] = field(default_factory=dict)
     timed: bool = True
+
+    @property
+    def reads_target(self) -> bool:
+        """Tell whether first drafts or the accept length are shown to be above what a blind drafter reaches."""
+        return self.margin.low > 0 or (self.length_margin is not None and self.length_margin.low > 0)
+
+    @property
+    def surely_blind(self) -> bool:
+        """Tell whether both are shown not to be above it."""
+        return self.margin.high <= 0 and (self.length_margin is None or self.length_margin.high <= 0)
 
     @property
     def may_pay(self) -> bool:
@@ -68,6 +80,7 @@ def evidence(
         accepted=acceptance.accepted,
         rounds=acceptance.rounds,
         blind=acceptance.blind is not None,
+        length_margin=acceptance.length_margin,
         tok_per_s=None if throughput is None else throughput.tok_per_s,
         speedup=None if throughput is None else throughput.speedup,
         end_to_end=None if throughput is None else throughput.end_to_end_speedup,

@@ -26,7 +26,7 @@ _SHORT = "it pays, but less than the gate asks: see the reasons"
 
 def reasons(seen: Evidence, gate: Gate, verdict: Verdict, candidates: Sequence[Verdict]) -> Iterator[str]:
     """Yield what decided, the verdict's own reason first."""
-    if "uncorrelated" in candidates and seen.margin.low <= 0:
+    if seen.margin.low <= 0:
         yield _margin(seen)
     if verdict != "uncorrelated" and seen.timed:
         yield from _payment(seen, gate)
@@ -93,7 +93,11 @@ def _margin(seen: Evidence) -> str:
     if seen.accepted == 0:
         return f"nothing at all was accepted in {seen.rounds} rounds, with every check green: the pair or the engine"
     how = "is not above" if seen.margin.high <= 0 else "is not shown to be above"
-    return f"first-position acceptance {how} {rival}: margin {show(seen.margin)}"
+    told = f"first-position acceptance {how} {rival}: margin {show(seen.margin)}"
+    if seen.length_margin is None:
+        return told
+    joint = "but" if seen.reads_target else "and"
+    return f"{told}; {joint} the accept length less what they reach is {show(seen.length_margin)}"
 
 
 def _payment(seen: Evidence, gate: Gate) -> Iterator[str]:

@@ -40,8 +40,11 @@ def gate_checks(seen: Evidence, gate: Gate, verdict: Verdict, candidates: Sequen
     for workload, wanted in sorted(gate.min_accept_length_by_workload.items()):
         yield _above(f"min_accept_length_by_workload.{workload}", seen.by_workload.get(workload), wanted)
     shown: Result = "fail" if tuple(candidates) == ("uncorrelated",) else "inconclusive"
-    shown = "pass" if seen.margin.low > 0 else shown
-    yield GateCheck(name="p1_margin", result=shown, seen=show(seen.margin), wanted="above 0")
+    shown = "pass" if seen.reads_target else shown
+    margins = show(seen.margin)
+    if seen.margin.low <= 0 and seen.length_margin is not None:
+        margins += f"; accept length {show(seen.length_margin)}"
+    yield GateCheck(name="p1_margin", result=shown, seen=margins, wanted="above 0")
     for name, estimate, wanted in (
         ("min_speedup", seen.speedup, gate.min_speedup),
         ("min_tok_per_s", seen.tok_per_s, gate.min_tok_per_s),

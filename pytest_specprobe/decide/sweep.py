@@ -54,6 +54,7 @@ def decide_arm(arm: Arm, sweep: Sweep, probe: Acceptance, gate: Gate) -> Decisio
         accepted=acceptance.accepted,
         rounds=acceptance.rounds,
         blind=probe.blind is not None,
+        length_margin=probe.length_margin,
         tok_per_s=speed.tok_per_s,
         speedup=speed.speedup,
         end_to_end=speed.end_to_end_speedup,

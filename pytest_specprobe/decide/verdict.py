@@ -134,15 +134,16 @@ def _decide(seen: Evidence | None, gate: Gate, findings: tuple[Finding, ...]) ->
 def possible(seen: Evidence, *, min_headroom: float) -> tuple[Verdict, ...]:
     """Return the verdicts that the intervals allow, in the order of the table.
 
-    With enough prompts a margin that is not shown to be above zero *is* ``uncorrelated``: a blind drafter's margin
-    straddles zero for ever. With fewer, only a margin wholly at or below zero is.
+    With enough prompts a margin that is not shown to be above zero *is* ``uncorrelated`` (a blind drafter's margin
+    straddles zero for ever), unless the accept length is shown to be above the control's. With fewer, only what is
+    wholly at or below zero is.
 
     Above the floor without a blind control may still be a drafter that ignores its target, whose own tokens say much
     about the next: training it is not shown to be worth it. Whether it pays as it is hangs on no control.
     """
-    if seen.margin.high <= 0 or (seen.margin.low <= 0 and not seen.few_prompts):
+    if seen.surely_blind or not (seen.reads_target or seen.few_prompts):
         return ("uncorrelated",)
-    allowed: list[Verdict] = ["uncorrelated"] if seen.margin.low <= 0 else []
+    allowed: list[Verdict] = [] if seen.reads_target else ["uncorrelated"]
     if seen.may_pay:
         allowed.append("profitable")
     if seen.may_not_pay:
@@ -158,7 +159,7 @@ def possible(seen: Evidence, *, min_headroom: float) -> tuple[Verdict, ...]:
 def _open(seen: Evidence, verdict: Verdict, min_headroom: float) -> list[tuple[Estimate, float]]:
     """Return the thresholds that the intervals straddle and that the verdict hangs on."""
     pairs: list[tuple[Estimate | None, float]] = []
-    if verdict in {"undecided", "uncorrelated"} and seen.margin.value > 0:
+    if verdict in {"undecided", "uncorrelated"} and seen.margin.value > 0 and not seen.reads_target:
         pairs.append((seen.margin, 0.0))
     if verdict == "undecided":
         pairs += [(seen.speedup, 1.0), (seen.end_to_end if seen.may_pay else None, 1.0)]

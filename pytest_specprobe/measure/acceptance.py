@@ -11,29 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_specprobe.errors import MeasurementError
+from pytest_specprobe.measure.blind_control import SamePlaces, against_control
+from pytest_specprobe.measure.prompt_rows import PromptRow, accept_length, prompt_rows
 from pytest_specprobe.measure.request import Estimate, Generation
 from pytest_specprobe.measure.statistics import CONFIDENCE, SEED, Quantity, Resamples, combine, resample
 
 CONTEXT_EDGES = (0, 512, 2048, 8192, 32768, 131072)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptRow:
-    """One prompt's counts, summed over its requests; ``dropped`` says why it is in no estimate (None: in all)."""
-
-    id: str
-    workload: str
-    requests: int
-    prompt_tokens: int
-    completion_tokens: int
-    rounds: int
-    accepted: int
-    histogram: tuple[int, ...]
-    finish_reason: str
-    blind_rounds: int | None
-    blind_hits: int | None
-    dropped: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +49,10 @@ class Acceptance:
 
     ``accept_length`` is strict: 1 + sum(accepted) / sum(rounds), of drafts that were delivered. ``by_position[i]`` is
     the share of rounds with more than i of them (so ``by_position[0]`` is p1), ``conditional[i]`` that share among
-    rounds that got as far as position i (None where none did). ``margin`` is p1 - max(blind, floor), paired over
-    prompts. ``coverage`` is the share of output tokens that the drafter's vocabulary can express. ``depth`` is D.
+    rounds that got as far as position i (None where none did). ``margin`` is the lesser of p1 - floor and of
+    p1 - blind at ``same_places``, paired over prompts; ``length_margin`` is the accept length less the
+    larger of the control's and 1 + floor (None without a control).
+    ``coverage`` is the share of output tokens that the drafter's vocabulary can express. ``depth`` is D.
     """
 
     accept_length: Estimate
@@ -80,6 +65,9 @@ class Acceptance:
     conditional: tuple[float | None, ...]
     floor: Estimate
     blind: Estimate | None
+    same_places: SamePlaces | None
+    blind_accept_length: Estimate | None
+    length_margin: Estimate | None
     margin: Estimate
     coverage: float | None
     by_workload: Mapping[str, Part]
@@ -120,7 +108,7 @@ def measure_acceptance(
     :raises MeasurementError: if a request reports no speculation, the histogram is deeper than ``depth``, a prompt is
         missing from the blind control, or fewer than two prompts are left.
     """
-    rows = _rows(generations, blind, depth=depth, dropped=dropped or {})
+    rows = prompt_rows(generations, blind, depth=depth, dropped=dropped or {})
     kept = [row for row in rows if row.dropped is None]
     resamples = resample([row.workload for row in kept], seed=seed, confidence=confidence)
     histograms = np.array([row.histogram for row in kept], dtype=np.float64)
@@ -128,12 +116,17 @@ def measure_acceptance(
     positions = [resamples.ratio(histograms[:, i:].sum(axis=1), rounds) for i in range(1, depth + 1)]
     outputs = {row.id: [g for g in generations if g.prompt_id == row.id] for row in kept}
     floor = _floor(resamples, outputs.values())
-    control = _blind(resamples, kept) if blind is not None else None
-    best = floor if control is None else combine(np.maximum, control, floor)
+    length = accept_length(resamples, kept, depth=depth)
+    margin = combine(np.subtract, positions[0], floor)
+    control = None
+    if blind is not None:
+        control = against_control(resamples, kept, p1=positions[0], length=length, floor=floor, depth=depth)
+    if control is not None:
+        margin = combine(np.minimum, margin, control.lead)
     total = histograms.sum(axis=0).astype(int)
     reached = [int(total[i:].sum()) for i in range(depth + 2)]
     return Acceptance(
-        accept_length=_length(resamples, kept, depth=depth).estimate(),
+        accept_length=length.estimate(),
         sglang_accept_length=sum(row.completion_tokens for row in kept) / reached[0],
         depth=depth,
         rounds=reached[0],
@@ -142,8 +135,11 @@ def measure_acceptance(
         by_position=tuple(q.estimate() for q in positions),
         conditional=tuple(reached[i + 1] / reached[i] if reached[i] else None for i in range(depth)),
         floor=floor.estimate(),
-        blind=None if control is None else control.estimate(),
-        margin=combine(np.subtract, positions[0], best).estimate(),
+        blind=None if control is None else control.p1.estimate(),
+        same_places=None if control is None else control.same_places,
+        blind_accept_length=None if control is None else control.length,
+        length_margin=None if control is None else control.length_margin,
+        margin=margin.estimate(),
         coverage=None if mapped_ids is None else _coverage(outputs.values(), frozenset(mapped_ids)),
         by_workload={
             name: _part([row for row in kept if row.workload == name], depth=depth, seed=seed)
@@ -152,92 +148,6 @@ def measure_acceptance(
         by_context=_by_context(kept, drafter_length, depth=depth, seed=seed),
         prompts=tuple(rows),
     )
-
-
-def _rows(
-    generations: Sequence[Generation],
-    blind: Sequence[Generation] | None,
-    *,
-    depth: int,
-    dropped: Mapping[str, str],
-) -> list[PromptRow]:
-    controls = _by_prompt(blind or ())
-    rows = []
-    for prompt_id, own in _by_prompt(generations).items():
-        histogram = _histogram(own, depth)
-        control = _histogram(controls.get(prompt_id, ()), depth)
-        rounds = sum(histogram)
-        reason = dropped.get(prompt_id)
-        if reason is None and rounds == 0:
-            reason = "no round: the answer is one token"
-        if reason is None and blind is not None and sum(control) == 0:
-            raise MeasurementError(
-                f"prompt {prompt_id} has no round on the blind control, so it cannot be paired",
-                culprit="harness",
-                fix="run the same prompts on both servers",
-            )
-        rows.append(
-            PromptRow(
-                id=prompt_id,
-                workload=own[0].workload,
-                requests=len(own),
-                prompt_tokens=own[0].prompt_tokens,
-                completion_tokens=sum(g.completion_tokens for g in own),
-                rounds=rounds,
-                accepted=sum(i * count for i, count in enumerate(histogram)),
-                histogram=histogram,
-                finish_reason=own[0].finish_reason,
-                blind_rounds=None if blind is None else sum(control),
-                blind_hits=None if blind is None else sum(control[1:]),
-                dropped=reason,
-            )
-        )
-    return rows
-
-
-def _by_prompt(generations: Iterable[Generation]) -> dict[str, list[Generation]]:
-    groups: dict[str, list[Generation]] = {}
-    for generation in generations:
-        groups.setdefault(generation.prompt_id, []).append(generation)
-    return groups
-
-
-def _histogram(generations: Iterable[Generation], depth: int) -> tuple[int, ...]:
-    """Return the summed histogram of what was delivered, length ``depth + 1``."""
-    total = [0] * (depth + 1)
-    for generation in generations:
-        if generation.histogram is None:
-            if generation.completion_tokens <= 1:
-                continue  # prefill gave the whole answer, so there was nothing to speculate on
-            raise MeasurementError(
-                f"request {generation.prompt_id} reports no speculation",
-                culprit="engine",
-                fix="look for 'speculative' in the server's log; SGLang reports spec_verify_ct from 0.5.9 on",
-            )
-        if any(generation.histogram[depth + 1 :]):
-            raise MeasurementError(
-                f"request {generation.prompt_id} accepted {len(generation.histogram) - 1} drafts in a round; "
-                f"the draft depth is {depth}",
-                culprit="harness",
-                fix="measure with the speculation settings that the server was booted with",
-            )
-        for i, count in enumerate((generation.delivered_histogram or ())[: depth + 1]):
-            total[i] += count
-    return tuple(total)
-
-
-def _length(resamples: Resamples, rows: Sequence[PromptRow], *, depth: int) -> Quantity:
-    rounds = np.array([row.rounds for row in rows], dtype=np.float64)
-    accepted = np.array([row.accepted for row in rows], dtype=np.float64)
-    share = resamples.ratio(accepted, rounds)
-    # Weighted sums round: without the limit, every draft accepted could read a hair above D + 1.
-    return combine(lambda drafts: 1.0 + np.minimum(drafts, depth), share)
-
-
-def _blind(resamples: Resamples, rows: Sequence[PromptRow]) -> Quantity:
-    hits = np.array([row.blind_hits for row in rows], dtype=np.float64)
-    rounds = np.array([row.blind_rounds for row in rows], dtype=np.float64)
-    return resamples.ratio(hits, rounds)
 
 
 def _floor(resamples: Resamples, outputs: Iterable[Iterable[Generation]]) -> Quantity:
@@ -261,7 +171,8 @@ def _coverage(outputs: Iterable[Iterable[Generation]], mapped: frozenset[int]) -
 def _part(rows: Sequence[PromptRow], *, depth: int, seed: int) -> Part:
     estimate = None
     if len(rows) >= 2:
-        estimate = _length(resample([row.workload for row in rows], seed=seed), rows, depth=depth).estimate()
+        resamples = resample([row.workload for row in rows], seed=seed)
+        estimate = accept_length(resamples, rows, depth=depth).estimate()
     return Part(
         prompts=len(rows),
         rounds=sum(row.rounds for row in rows),

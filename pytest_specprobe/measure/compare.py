@@ -11,7 +11,7 @@ from typing import Literal, Protocol, TypeVar
 import numpy as np
 
 from pytest_specprobe.errors import MeasurementError
-from pytest_specprobe.measure.acceptance import PromptRow
+from pytest_specprobe.measure.prompt_rows import PromptRow
 from pytest_specprobe.measure.request import Estimate
 from pytest_specprobe.measure.statistics import SEED, FloatArray, Quantity, combine, resample
 from pytest_specprobe.measure.throughput import SpeedRow

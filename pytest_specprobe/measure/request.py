@@ -79,7 +79,7 @@ class Generation:
         counts, cut = list(self.histogram), self.trimmed
         if min(counts) < 0 or sum(i * count for i, count in enumerate(counts)) != self.accepted:
             return self.histogram
-        last = self.chunk_tokens[-1] - 1 + cut
+        last = sum(self.chunk_tokens[-1:]) - 1 + cut
         alone = len(self.chunk_tokens) == sum(counts) + 1 and last < len(counts) and counts[last] > 0
         while cut:
             drafts = last if alone else max(i for i, count in enumerate(counts) if count)

@@ -18,7 +18,7 @@ from pytest_specprobe.decide.sweep import cannot_win
 from pytest_specprobe.decide.verdict import decide as decide_on
 from pytest_specprobe.errors import MeasurementError, SpecprobeError
 from pytest_specprobe.findings import Finding
-from pytest_specprobe.measure.acceptance import Acceptance, PromptRow, measure_acceptance
+from pytest_specprobe.measure.acceptance import Acceptance, measure_acceptance
 from pytest_specprobe.measure.boot_variation import check_apart
 from pytest_specprobe.measure.checks import validity
 from pytest_specprobe.measure.checks.busy_machine import CpuTime, check_load
@@ -31,6 +31,7 @@ from pytest_specprobe.measure.checks.stored_baseline import check_stored
 from pytest_specprobe.measure.checks.texts import check_texts, dropped_prompts
 from pytest_specprobe.measure.compare import compare_acceptance, compare_speed
 from pytest_specprobe.measure.curve import curve as curve_of
+from pytest_specprobe.measure.prompt_rows import PromptRow
 from pytest_specprobe.measure.request import Estimate, Generation, Prompt
 from pytest_specprobe.measure.sampled import check_sampled, measure_sampled
 from pytest_specprobe.measure.sweep import Arm, Sweep, Trial, measure_arm, measure_parity

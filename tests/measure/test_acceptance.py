@@ -65,7 +65,7 @@ def test_the_margin_is_over_the_better_of_blind_and_floor(make: Make) -> None:
     got = measure_acceptance(own, depth=1, blind=blind)
     assert got.blind is not None
     assert got.blind.value == pytest.approx(0.2)
-    assert got.margin.value == pytest.approx(0.3)
+    assert got.margin.value == pytest.approx(6 / 14)  # of 14 places where both started a round; 0.3 over all rounds
     weak = several(make, [[1] + [0] * 199] * 4, depth=1, output_ids=[5] * 50 + list(range(300, 452)))
     got = measure_acceptance(own, depth=1, blind=weak)
     assert got.margin.value == pytest.approx(0.5 - got.floor.value)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from pytest_specprobe.errors import MeasurementError
-from pytest_specprobe.measure.acceptance import PromptRow, measure_acceptance
+from pytest_specprobe.measure.acceptance import measure_acceptance
 from pytest_specprobe.measure.compare import compare_acceptance, compare_speed
+from pytest_specprobe.measure.prompt_rows import PromptRow
 from pytest_specprobe.measure.request import Generation
 from pytest_specprobe.measure.throughput import SpeedRow, measure_throughput
 from pytest_specprobe.report.build import as_model

@@ -29,6 +29,22 @@ class ContextPart(Model):
     accept_length: Estimate | None
 
 
+class Places(Model):
+    """Rounds of one prompt that drafter and blind control started at the same places of the text."""
+
+    rounds: Count
+    hits: Count = Field(description="First drafts accepted there, the drafter's.")
+    blind_hits: Count = Field(description="The blind control's.")
+
+
+class SamePlaces(Model):
+    """First-position acceptance at the places where drafter and blind control both started a round."""
+
+    rounds: Count
+    p1: Estimate
+    blind: Estimate
+
+
 class AcceptanceRow(Model):
     """What the acceptance pass saw of one prompt."""
 
@@ -43,6 +59,8 @@ class AcceptanceRow(Model):
     finish_reason: str
     blind_rounds: Count | None
     blind_hits: Count | None = Field(description="Rounds of the blind control with at least one accepted draft.")
+    blind_accepted: Count | None = Field(default=None, description="Accepted drafts of the blind control.")
+    same_places: Places | None = None
     dropped: str | None = Field(description="Why this prompt is in no estimate; null: it is in all.")
 
 
@@ -65,10 +83,21 @@ class Acceptance(Model):
     )
     floor: Estimate = Field(description="Share of the most common token: what a drafter without context reaches.")
     blind: Estimate | None = Field(
-        description="First-position acceptance of the blind control; null if it was not run."
+        description="First-position acceptance of the blind control over all its rounds; null if it was not run."
+    )
+    same_places: SamePlaces | None = Field(
+        default=None, description="Null without a blind control, or where arrivals do not show where rounds start."
+    )
+    blind_accept_length: Estimate | None = Field(default=None, description="The blind control's.")
+    length_margin: Estimate | None = Field(
+        default=None,
+        description="Accept length minus the larger of the blind control's and 1 + floor, paired by prompt.",
     )
     p1_margin: Estimate = Field(
-        description="First-position acceptance minus the larger of blind and floor, paired by prompt."
+        description=(
+            "The lesser of first-position acceptance minus floor, and minus the blind control's at the same places "
+            "(over all rounds where same_places is null), paired by prompt."
+        )
     )
     coverage: Amount | None = Field(description="Share of output tokens that the drafter's vocabulary can express.")
     by_workload: dict[str, Part]

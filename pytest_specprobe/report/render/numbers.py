@@ -61,11 +61,23 @@ def _acceptance(a: Acceptance) -> Iterator[Number]:
     positions = "; ".join(f"{i}: {interval(p)}" for i, p in enumerate(a.by_position, 1))
     yield Number("by position", positions, "share of rounds with at least i drafts accepted")
     blind = f" and blind control {interval(a.blind)}" if a.blind else " (no blind control was run)"
+    same = a.same_places
+    where = (
+        f"; {interval(same.p1)} over {interval(same.blind)} at {same.rounds:,} places where both started a round"
+        if same
+        else ""
+    )
     yield Number(
         "1st position",
         f"{interval(a.by_position[0])} against floor {interval(a.floor)}{blind}",
-        f"margin {interval(a.p1_margin)}, paired by prompt",
+        f"margin {interval(a.p1_margin)}, paired by prompt{where}",
     )
+    if a.length_margin:
+        yield Number(
+            "over blind",
+            f"{interval(a.length_margin)} tokens/round",
+            f"accept length less the blind control's, {interval(a.blind_accept_length)}, or 1 + floor",
+        )
     parts = a.by_workload
     if len(parts) > 1:
         shown = "; ".join(f"{name}: {interval(p.accept_length)}" for name, p in parts.items())
