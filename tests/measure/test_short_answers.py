@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,47 +13,15 @@ from pytest_specprobe.measure.checks.trimmed import check_trimmed
 from pytest_specprobe.measure.passes import acceptance_pass, natural_lengths, throughput_pass
 from pytest_specprobe.measure.request import Generation, Prompt
 from pytest_specprobe.measure.throughput import measure_throughput
-from tests.support.requests import plain_of, request_of
+from tests.measure.short_answers import DEPTH, ShortAnswers
+from tests.support.requests import request_of
 
 Make = Callable[..., Generation]
-DEPTH = 3
-ROUND_S, TOKEN_S = 0.025, 0.012
-
-
-class Model:
-    """A target whose answers end after a few tokens, and a drafter that is right far more often after the end.
-
-    As a real pair does: an answer is hard to guess, and what follows its end is a loop.
-    """
-
-    def __init__(self, *, speculates: bool) -> None:
-        self._speculates = speculates
-
-    def flush(self) -> None:
-        """Nothing is cached."""
-
-    def generate(
-        self, prompt: Prompt, *, max_new_tokens: int, ignore_eos: bool, temperature: float = 0.0
-    ) -> Generation:
-        natural = 3 + prompt.input_ids[0] % 6
-        tokens = max_new_tokens if ignore_eos else natural
-        if not self._speculates:
-            return plain_of(prompt.id, tokens, token_s=TOKEN_S)
-        draw = np.random.default_rng(prompt.input_ids[0])
-        accepted, made = [], 1
-        while made < tokens:
-            hard = made < natural
-            run = 0
-            while run < DEPTH and draw.random() < (0.25 if hard else 0.97):
-                run += 1
-            accepted.append(run)
-            made += run + 1
-        return request_of(prompt.id, accepted, depth=DEPTH, trimmed=made - tokens, round_s=ROUND_S)
 
 
 def test_short_answers_are_timed_to_their_own_end() -> None:
     prompts = [Prompt(id=f"p{i}", workload="w", text="", input_ids=(i,)) for i in range(60)]
-    own, base = Model(speculates=True), Model(speculates=False)
+    own, base = ShortAnswers(speculates=True), ShortAnswers(speculates=False)
     texts = acceptance_pass(own, prompts, max_new_tokens=256)
     runs = throughput_pass(own, base, prompts, new_tokens=natural_lengths(texts))
     assert {g.prompt_id: g.completion_tokens for g in runs.drafter} == {
