@@ -82,4 +82,6 @@ def note(arm: Arm, sweep: Sweep) -> str:
             ratio = f"{parity.ratio.value:.3f} [{parity.ratio.low:.3f}, {parity.ratio.high:.3f}] x"
             shown = "as fast as" if parity.shown else "speed of a shared boot, not shown to equal"
             notes.append(f"{shown} a boot of its own: {ratio} at {parity.setting}")
+        if not sweep.comparable(arm):
+            notes.append(f"to time it, sweep it alone: --specprobe-sweep={arm.setting} boots it on its own")
     return "; ".join(notes)

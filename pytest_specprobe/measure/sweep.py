@@ -63,7 +63,9 @@ class Arm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parity:
-    """Is a setting as fast on the shared boot as on a boot of its own? Measured in turns, on the own setting.
+    """Is a setting as fast on the shared boot as on a boot of its own? Measured on the own setting.
+
+    In turns where both boots fit beside each other, else against the probe's own pass.
 
     ``ratio`` is shared tok/s over separate tok/s (a single claim: 95 %). ``identical`` of ``compared`` prompts had
     the same tokens and the same accept histogram on both.
@@ -84,8 +86,9 @@ class Parity:
 class Sweep:
     """All settings asked for: those measured, and why the others were not (``skipped``).
 
-    ``settings`` are all M of them, the profile's ``own`` first; ``fallback`` says why chains did not share one boot,
-    None where they did or need not. ``crowded``: others used so much of the machine that no time of it decides.
+    ``settings`` are all M of them, the profile's ``own`` first; where the shared boot is not shown to be as fast, the
+    own one's arm is from its own boot. ``fallback`` says why chains did not share one boot, None where they did or
+    need not. ``crowded``: others used so much of the machine that no time of it decides.
     """
 
     own: Speculation
@@ -96,10 +99,19 @@ class Sweep:
     fallback: str | None
     crowded: bool = False
 
+    def comparable(self, arm: Arm) -> bool:
+        """Tell whether its times may be held against another boot's: a shared boot's only at shown parity.
+
+        A boot of several step counts can be slow at some of them and not at others (SGLang 0.5.17 on CUDA: 0.74), so
+        that its settings cannot be ranked among themselves either.
+        """
+        return arm.how != "one-boot" or (self.parity is not None and self.parity.shown)
+
     @property
     def best(self) -> Arm:
-        """Return the fastest measured setting, surely so or not."""
-        return max(self.arms, key=lambda arm: 1.0 if arm.over_own is None else arm.over_own.value)
+        """Return the fastest setting of those whose times can be compared, surely so or not."""
+        arms = [arm for arm in self.arms if self.comparable(arm)]
+        return max(arms, key=lambda arm: 1.0 if arm.over_own is None else arm.over_own.value)
 
     @property
     def surely_better(self) -> bool:

@@ -144,7 +144,6 @@ def sweep_of(
 
 
 def _measured_arm(arm: Arm, measured: Sweep, probe: Acceptance, gate: Gate) -> of_sweep.SweepArm:
-    decision, speed = sweep.decide_arm(arm, measured, probe, gate), arm.throughput
     return as_model(
         of_sweep.SweepArm,
         arm.acceptance,
@@ -154,19 +153,27 @@ def _measured_arm(arm: Arm, measured: Sweep, probe: Acceptance, gate: Gate) -> o
         own=arm.setting == measured.own,
         best=arm is measured.best,
         apart=arm.apart,
-        verdict=decision.verdict,
-        candidates=decision.candidates,
         max_accept_length=arm.setting.depth + 1,
-        tok_per_s=speed.tok_per_s,
-        speedup=speed.speedup,
-        over_own=arm.over_own,
-        break_even=speed.break_even_length,
-        round_s=speed.round_s,
         bracket=None,
+        **(_times(arm, measured, probe, gate) if measured.comparable(arm) else _NO_TIMES),
     )
 
 
-_UNMEASURED = ("verdict", "accept_length", "tok_per_s", "speedup", "over_own", "break_even", "round_s")
+def _times(arm: Arm, measured: Sweep, probe: Acceptance, gate: Gate) -> dict[str, object]:
+    decision, speed = sweep.decide_arm(arm, measured, probe, gate), arm.throughput
+    return {
+        "verdict": decision.verdict,
+        "candidates": decision.candidates,
+        "tok_per_s": speed.tok_per_s,
+        "speedup": speed.speedup,
+        "over_own": arm.over_own,
+        "break_even": speed.break_even_length,
+        "round_s": speed.round_s,
+    }
+
+
+_UNTIMED = ("verdict", "tok_per_s", "speedup", "over_own", "break_even", "round_s")
+_NO_TIMES: dict[str, object] = {"candidates": (), **dict.fromkeys(_UNTIMED)}
 
 
 def _other_arm(setting: Speculation, why: str, bracket: Predicted | None) -> of_sweep.SweepArm:
@@ -178,8 +185,9 @@ def _other_arm(setting: Speculation, why: str, bracket: Predicted | None) -> of_
         max_accept_length=setting.depth + 1,
         bracket=bracket and predicted_of(bracket),
         **dict.fromkeys(("own", "best", "apart"), False),
-        **dict.fromkeys(("candidates", "by_position", "histogram"), ()),
-        **dict.fromkeys(_UNMEASURED),
+        **dict.fromkeys(("by_position", "histogram"), ()),
+        accept_length=None,
+        **_NO_TIMES,
     )
 
 

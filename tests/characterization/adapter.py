@@ -332,7 +332,7 @@ def _arms(trials: Sequence[Mapping[str, Any]], own: str, settings: int, **more: 
 
 
 def sweep(
-    trials: Sequence[Mapping[str, Any]],
+    trials: Sequence[dict[str, Any]],
     *,
     own: str,
     settings: Sequence[str],
@@ -344,8 +344,13 @@ def sweep(
 ) -> Json:
     """Rows, the best, and which of the settings could not win; ``probe``: arguments of the acceptance pass."""
     whole = {name: more.pop(name) for name in ("crowded", "fallback") if name in more}
-    arms = _arms(trials, own, len(settings), **more)
     both = None if parity is None else measure_parity(_setting(own), *map(_generations, parity))
+    if both is None or not both.shown:  # as a sweep does: the own setting's times are then of its own boot
+        alone = {"how": "own-boot"}
+        trials = [
+            trial | alone if (trial["setting"], trial["how"]) == (own, "one-boot") else trial for trial in trials
+        ]
+    arms = _arms(trials, own, len(settings), **more)
     found = Sweep(
         own=_setting(own),
         settings=tuple(map(_setting, settings)),

@@ -53,7 +53,10 @@ def rows(sweep: Sweep, **more: Any) -> dict[str, dict[str, Any]]:
     return {row["setting"]: row for row in got}
 
 
-def sweep(*arms: Arm, skipped: Mapping[Speculation, str] | None = None, parity: Parity | None = None) -> Sweep:
+AS_FAST = Parity(setting=TWO, ratio=Estimate(1.0, 0.97, 1.03, 24), identical=24, compared=24)
+
+
+def sweep(*arms: Arm, skipped: Mapping[Speculation, str] | None = None, parity: Parity | None = AS_FAST) -> Sweep:
     settings = tuple(dict.fromkeys((TWO, *(a.setting for a in arms), *(skipped or {}))))
     return Sweep(own=TWO, settings=settings, arms=arms, skipped=skipped or {}, parity=parity, fallback=None)
 
@@ -134,8 +137,16 @@ def test_an_attached_server_gives_shorter_chains_a_labelled_lower_estimate() -> 
 def test_the_speed_of_a_shared_boot_is_labelled_until_parity_is_shown(parity: Estimate | None, says: str) -> None:
     found = None if parity is None else Parity(setting=TWO, ratio=parity, identical=24, compared=24)
     got = rows(sweep(arm(TWO, 0.02), arm(ONE, 0.02), arm(TREE, 0.02, how="own-boot"), parity=found))
-    assert says in got["1/1/2"]["note"]
-    assert got["3/4/12"]["note"] == ""
+    shared, alone = got["1/1/2"], got["3/4/12"]
+    assert says in shared["note"]
+    assert alone["note"] == ""
+    counts = found is not None and found.shown
+    for name in ("verdict", "tok_per_s", "speedup", "over_own", "break_even", "round_s"):
+        assert (shared[name] is not None) == counts, name
+        assert alone[name] is not None
+    assert bool(shared["candidates"]) == counts
+    assert shared["accept_length"] is not None
+    assert ("--specprobe-sweep=1/1/2 boots it on its own" in shared["note"]) != counts
 
 
 def test_the_best_setting_says_how_it_is_protected_from_luck() -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import types
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -89,9 +90,10 @@ def modules(tree: dict[str, Any]) -> dict[str, types.ModuleType]:
     return made
 
 
-@pytest.mark.parametrize("gone", ["", "get_steps_for_batch", "set_internal_state", "_activate"])
-def test_hooks_are_registered_all_or_none(gone: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for an SGLang that lacks one name; the real one is asked in proofs/test_sweep.py."""
+def standing_in(
+    monkeypatch: pytest.MonkeyPatch, *, gone: str = "", width: Callable[..., int] | None = None
+) -> list[tuple[str, str]]:
+    """Put a stand-in for an SGLang in place, which may lack one name; return where its hooks will be listed."""
 
     def kind(*names: str) -> type:
         return type("K", (), {name: lambda *_: None for name in names if name != gone})
@@ -109,12 +111,49 @@ def test_hooks_are_registered_all_or_none(gone: str, monkeypatch: pytest.MonkeyP
             "HookRegistry": SimpleNamespace(register=lambda target, _, kind: hooks.append((target, kind))),
             "HookType": SimpleNamespace(AROUND="around"),
         },
+        "sglang.srt.runtime_context": {"get_spec": lambda: SimpleNamespace(speculative_num_draft_tokens=4)},
     }  # fmt: skip
+    if width is not None:
+        tree["sglang.srt.speculative.eagle_draft_extend_cuda_graph_runner"] = {"resolve_num_tokens_per_req": width}
     for name, module in modules(tree).items():
         monkeypatch.setitem(sys.modules, name, module)
+    return hooks
+
+
+@pytest.mark.parametrize("gone", ["", "get_steps_for_batch", "set_internal_state", "_activate"])
+def test_hooks_are_registered_all_or_none(gone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real SGLang is asked in proofs/test_sweep.py."""
+    hooks = standing_in(monkeypatch, gone=gone)
     plugin().activate()
     assert {kind for _, kind in hooks} == (set() if gone else {"around"})
     assert len(hooks) == (0 if gone else 3)
+
+
+def width_of_0517(*, phase: str, server_args: object, is_draft_worker: bool = False) -> int:
+    """As SGLang 0.5.17 has it: the boot's width, whatever state is captured."""
+    return {"draft_extend": 6, "draft_decode": 1}[phase]
+
+
+def width_of_0523(*, phase: str, is_draft_worker: bool = False) -> int:
+    """As SGLang 0.5.23 has it: from the state that is captured."""
+    return 4
+
+
+@pytest.mark.parametrize(("width", "hooked"), [(width_of_0517, True), (width_of_0523, False), (None, False)])
+def test_the_width_of_draft_extend_graphs_is_mended_where_it_is_wrong(
+    width: Callable[..., int] | None, hooked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hooks = standing_in(monkeypatch, width=width)
+    plugin().activate()
+    assert any(target.endswith("resolve_num_tokens_per_req") for target, _ in hooks) is hooked
+    assert len(hooks) == 3 + hooked
+
+
+def test_a_draft_extend_graph_is_as_wide_as_the_state_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    standing_in(monkeypatch, width=width_of_0517)
+    around = plugin().draft_extend_width
+    assert around(width_of_0517, phase="draft_extend", server_args=None) == 4
+    assert around(width_of_0517, phase="draft_decode", server_args=None) == 1
 
 
 FIND = "import importlib.metadata as m; print([p.name for p in m.entry_points(group='sglang.srt.plugins')])"

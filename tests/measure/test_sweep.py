@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from pytest_specprobe.errors import MeasurementError
 from pytest_specprobe.measure.passes import Contender, alternate
-from pytest_specprobe.measure.request import Generation, Prompt
+from pytest_specprobe.measure.request import Estimate, Generation, Prompt
 from pytest_specprobe.measure.statistics import combine, resample
-from pytest_specprobe.measure.sweep import Arm, Sweep, Trial, measure_arm, measure_parity, simultaneous
+from pytest_specprobe.measure.sweep import Arm, Parity, Sweep, Trial, measure_arm, measure_parity, simultaneous
 from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.report.build import parity_of
 
@@ -83,8 +84,14 @@ def arm(
     return measure_arm(trial, own=TWO, settings=len(SETTINGS))
 
 
-def sweep(arms: list[Arm]) -> Sweep:
-    return Sweep(own=TWO, settings=SETTINGS, arms=tuple(arms), skipped={}, parity=None, fallback=None)
+AS_FAST, SLOWER = (
+    Parity(setting=TWO, ratio=Estimate(value, value - 0.02, value + 0.02, 24), identical=24, compared=24)
+    for value in (1.0, 0.74)
+)
+
+
+def sweep(arms: list[Arm], *, parity: Parity | None = AS_FAST) -> Sweep:
+    return Sweep(own=TWO, settings=SETTINGS, arms=tuple(arms), skipped={}, parity=parity, fallback=None)
 
 
 def test_the_best_setting_and_its_lead_over_the_profiles_own(make: Make, plain: Make) -> None:
@@ -110,6 +117,18 @@ def test_the_own_setting_can_be_the_best(make: Make) -> None:
     assert got.best.setting == TWO
     assert not got.surely_better
     assert got.arms[0].throughput.speedup is None
+
+
+@pytest.mark.parametrize("parity", [SLOWER, None])
+def test_a_shared_boot_that_is_not_shown_to_be_as_fast_has_no_best_setting(make: Make, parity: Parity | None) -> None:
+    """On an H200 a boot of five steps ran three at 0.74 of their own boot, and five were called surely faster."""
+    own, three = requests(make, TWO, round_s=0.024), requests(make, THREE, round_s=0.018)
+    alone = replace(arm(make, TWO, own, own, []), how="own-boot")
+    got = sweep([arm(make, THREE, three, own, []), alone], parity=parity)
+    assert got.best.setting == TWO
+    assert not got.surely_better
+    assert [got.comparable(a) for a in got.arms] == [False, True]
+    assert sweep(list(got.arms)).best.setting == THREE
 
 
 def test_intervals_widen_with_the_number_of_settings(make: Make) -> None:

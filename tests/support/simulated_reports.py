@@ -204,8 +204,11 @@ def _entry(world: World, name: str, gate_text: str, findings: tuple[Finding, ...
     return json.dumps(made.document(), allow_nan=False)
 
 
-def swept(world: World) -> dict[str, Any]:
-    """The entry of a probe with a sweep: three chains on one boot, and a tree that was not run."""
+def swept(world: World, *, alone_s: float = 0.020) -> dict[str, Any]:
+    """The entry of a probe with a sweep: three chains on one boot, and a tree that was not run.
+
+    ``alone_s`` is a round of the own setting on its own boot; 20 ms on the shared one.
+    """
     found = entry(world)
     own, *others = (Speculation(num_steps=k, eagle_topk=1, num_draft_tokens=k + 1) for k in (world.depth, 1, 3))
     tree = Speculation(num_steps=2, eagle_topk=4, num_draft_tokens=8)
@@ -214,9 +217,18 @@ def swept(world: World) -> dict[str, Any]:
         s: requests(replace(world, depth=s.depth, seed=s.depth), world.accept, 0.010 + 0.005 * s.depth)
         for s in (own, *others)
     }
+    parity = measure_parity(own, runs[own], requests(replace(world, seed=own.depth), world.accept, alone_s))
     arms = tuple(
         measure_arm(
-            Trial(setting=s, how="one-boot", requests=runs[s], own=runs[own], baseline=plain), own=own, settings=4
+            Trial(
+                setting=s,
+                how="one-boot" if parity.shown or s != own else "own-boot",
+                requests=runs[s],
+                own=runs[own],
+                baseline=plain,
+            ),
+            own=own,
+            settings=4,
         )
         for s in runs
     )
@@ -225,7 +237,7 @@ def swept(world: World) -> dict[str, Any]:
         settings=(*runs, tree),
         arms=arms,
         skipped={tree: "not run: the server died in phase weights"},
-        parity=measure_parity(own, runs[own], requests(replace(world, seed=99), world.accept, 0.018)),
+        parity=parity,
         fallback=None,
     )
     probe = measure_acceptance(runs[own], depth=own.depth)

@@ -2,10 +2,11 @@
 
 Invariant: three kinds of contenders take turns in every pass: the settings, the profile's own setting on its own
 boot, and the baseline; no more than three servers are up. Where so many do not fit, what is missing in a pass is
-compared with the probe's own pass, at another time, and every number that this touches is labelled.
+compared with the probe's own pass, at another time, and every number that this touches is labelled. Times of a boot
+that serves several settings count for nothing until the own setting is shown to be as fast there as on its own boot.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -106,10 +107,13 @@ class SweepRun:
             self._fallback = _first_line(error)
             self._phases.note(f"one boot per setting, since chains cannot share one: {self._fallback}")
             return
-        self._keep(turns, chains, how="one-boot")
-        if own in chains and self._beside:
-            shared, alone = turns[str(own)].generations, turns[_OWN].generations
+        if own in chains:
+            shared = turns[str(own)].generations
+            alone = turns[_OWN].generations if self._beside else _as_in(shared, self._plan.runs.drafter)
             self._parity = measure_parity(own, shared, alone, dropped=self._plan.dropped)
+        if not self._as_fast:  # what this boot's times are worth is not known, so the own setting's are from its own
+            chains = tuple(chain for chain in chains if chain != own)
+        self._keep(turns, chains, how="one-boot")
 
     def _alone(self, setting: Speculation) -> None:
         """Measure one setting on a boot of its own, unless it cannot win; a boot that fails is said, not fatal."""
@@ -189,8 +193,12 @@ class SweepRun:
         """Return the arms whose speed may rule out another: a shared boot's only once it is shown to be as fast."""
         if self._crowded:
             return []
-        parity = self._parity is not None and self._parity.shown
-        return [arm for arm in self._arms if not arm.apart and (parity or arm.how != "one-boot")]
+        return [arm for arm in self._arms if not arm.apart and (self._as_fast or arm.how != "one-boot")]
+
+    @property
+    def _as_fast(self) -> bool:
+        """Tell whether the shared boot is shown to be as fast as a boot of its own."""
+        return self._parity is not None and self._parity.shown
 
     def _measured(self) -> set[Speculation]:
         return {arm.setting for arm in self._arms}
@@ -199,6 +207,12 @@ class SweepRun:
 def _pin(pinned: PinnedSteps, steps: int) -> bool:
     pinned.pin(steps)
     return False  # every setting was warmed up before the first turn
+
+
+def _as_in(requests: Sequence[Generation], others: Sequence[Generation]) -> tuple[Generation, ...]:
+    """Return for each request the first of the others with its prompt."""
+    first = {other.prompt_id: other for other in reversed(others)}
+    return tuple(first[request.prompt_id] for request in requests)
 
 
 def _first_line(error: SpecprobeError) -> str:

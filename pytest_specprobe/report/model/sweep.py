@@ -26,7 +26,7 @@ class SweepArm(Model):
         description="Why it was skipped, or how far its speed is to be trusted; empty if there is nothing to say."
     )
     own: bool = Field(description="The profile's own setting.")
-    best: bool = Field(description="The fastest measured one, surely so or not.")
+    best: bool = Field(description="The fastest of those whose times can be compared, surely so or not.")
     apart: bool = Field(description="The own setting or the baseline did not fit beside it and ran at another time.")
     verdict: Verdict | None
     candidates: Items[str]
@@ -34,7 +34,9 @@ class SweepArm(Model):
     max_accept_length: Count
     by_position: Items[Estimate]
     histogram: Items[Count] = Field(description="Rounds by accepted drafts, of all prompts that count.")
-    tok_per_s: Estimate | None
+    tok_per_s: Estimate | None = Field(
+        description="Null, as all times and the verdict, on a shared boot that is not shown to be as fast as its own."
+    )
     speedup: Estimate | None
     over_own: Estimate | None = Field(
         description="tok/s over the own setting's, paired by prompt; null for that one."

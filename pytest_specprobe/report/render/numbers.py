@@ -164,20 +164,24 @@ def _sweep(entry: DrafterReport) -> Iterator[Number]:
             how.append("compared with requests of another time")
         if row.how == "one-boot":
             how += [] if proved else ["speed not shown to equal a boot of its own"]
+            how += [f"--specprobe-sweep={row.setting} alone boots it on its own"] if row.tok_per_s is None else []
         elif row.accept_length is None:
             how.append(row.note)
         yield Number(f"at {row.setting}", _setting(row), "; ".join(how))
     if best.parity:
         yield _parity(best.parity)
-    yield _best(best)
+    yield _best(best, untimed=sum(row.accept_length is not None and row.tok_per_s is None for row in rows))
 
 
 def _setting(row: SweepArm) -> str:
     if row.accept_length is None:
         return "not measured" if row.bracket is None else _bracket(row.bracket)
+    length = f"accept length {interval(row.accept_length)} of at most {row.max_accept_length}"
+    if row.tok_per_s is None:
+        return f"{length}; its times are not compared"
     rate = f"{interval(row.tok_per_s)} tok/s"
     parts = [f"speedup {interval(row.speedup)} x, {rate}" if row.speedup else rate]
-    parts.append(f"accept length {interval(row.accept_length)} of at most {row.max_accept_length}")
+    parts.append(length)
     if row.break_even:
         parts.append(f"break-even {interval(row.break_even)}")
     verdict = row.verdict or "no verdict"
@@ -202,13 +206,15 @@ def _parity(parity: Parity) -> Number:
     )
 
 
-def _best(best: SweepBest) -> Number:
+def _best(best: SweepBest, *, untimed: int) -> Number:
     each = f"each setting's interval at {best.confidence:.2%}, so that all {best.settings} hold at once with 95 %"
     if best.setting == best.own:
         value = f"{best.own}, the profile's own: no other setting was faster"
     else:
         sure = "surely faster" if best.surely_better else "not surely faster"
         value = f"{best.setting}: {interval(best.over_own)} x over the profile's own {best.own}, {sure}"
+    if untimed:
+        value += f" of those whose times can be compared; {untimed} cannot"
     if best.concurrency > 1:
         each += f"; {best.concurrency} streams in flight"
     if best.fallback:

@@ -231,7 +231,8 @@ def test_where_servers_do_not_fit_together_chains_still_share_one_boot() -> None
     assert box.most_up == 1
     assert ways(found) == {"2/1/3": "one-boot", "1/1/2": "one-boot", "3/1/4": "one-boot"}
     assert all(arm.apart for arm in found.arms)
-    assert found.parity is None
+    assert found.parity.shown
+    assert found.parity.compared == 8
     assert not [c for c in box.calls if c.startswith("own")]
     assert {arm.throughput.baseline_source for arm in found.arms} == {"alternating"}
 
@@ -251,6 +252,15 @@ def test_several_streams_run_every_prompt_in_each_turn_and_the_order_turns_over(
     assert {arm.throughput.concurrency for arm in found.arms} == {4}
     assert all(len(arm.requests) == 2 * len(PROMPTS) for arm in found.arms)
     assert found.parity.compared == 2 * len(PROMPTS)
+
+
+def test_the_own_settings_times_are_of_its_own_boot_where_the_shared_one_is_slower() -> None:
+    box = Box()
+    box.round_s |= {"shared": 0.03}
+    found = sweep(box, ONE, THREE)
+    assert ways(found) == {"2/1/3": "own-boot", "1/1/2": "one-boot", "3/1/4": "one-boot"}
+    assert found.best.setting == TWO
+    assert [str(arm.setting) for arm in found.arms if found.comparable(arm)] == ["2/1/3"]
 
 
 @pytest.mark.parametrize(("shared_s", "skipped"), [(0.0201, True), (0.030, False)])

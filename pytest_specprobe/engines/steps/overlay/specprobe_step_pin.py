@@ -1,13 +1,14 @@
 """SGLang plug-in that pins the number of draft steps between requests, through POST /set_internal_state.
 
 SGLang's adaptive runtime holds one prebuilt state per candidate step count and swaps them by its own statistics.
-The three hooks below let a caller choose instead. A control request reaches every tensor-parallel rank in the same
-pass of its scheduler loop, so ranks cannot part ways.
+Three hooks let a caller choose instead; a fourth makes every state of SGLang 0.5.17 as fast as its own boot. A
+control request reaches every tensor-parallel rank in the same pass of its scheduler loop, so ranks cannot part ways.
 
 Invariant: a pin is taken only while nothing runs, only for a step count the server was built for, and it stays until
 the next one. Whatever is refused is answered ``false`` and said in the log.
 """
 
+import inspect
 import logging
 import pkgutil
 from collections.abc import Callable, Mapping
@@ -26,6 +27,9 @@ _CALLED = (
     "sglang.srt.speculative.adaptive_runtime_state.AdaptiveController.candidate_steps",
     "sglang.srt.speculative.adaptive_runtime_state.AdaptiveController._activate",
 )
+# 0.5.17 alone needs this one: see draft_extend_width.
+_WIDTH = "sglang.srt.speculative.eagle_draft_extend_cuda_graph_runner.resolve_num_tokens_per_req"
+_SPEC = "sglang.srt.runtime_context.get_spec"
 
 
 class Pin:
@@ -72,8 +76,21 @@ class Pin:
         return original(*args, **kwargs) if self.steps is None else None
 
 
+def draft_extend_width(original: Callable[..., int], *args: Any, **kwargs: Any) -> int:
+    """Around ``resolve_num_tokens_per_req`` of SGLang 0.5.17: a draft-extend graph is as wide as its own state.
+
+    0.5.17 takes the width from the arguments of the boot for every prebuilt state. So the graphs of all other step
+    counts match no batch, and their draft extend runs kernel by kernel: 213 rounds/s on an H200 at 1, 2, 3 and 4
+    steps against 282 at the 5 of the boot. 0.5.23 takes it from where both releases put it while they capture.
+    """
+    if kwargs.get("phase") != "draft_extend":
+        return original(*args, **kwargs)
+    width: int = pkgutil.resolve_name(_SPEC)().speculative_num_draft_tokens
+    return width
+
+
 def activate() -> None:
-    """Register the hooks, all or none.
+    """Register the hooks, all that pin or none.
 
     SGLang only logs a hook whose target is gone, and applies the others: a server pinned by half. So every name is
     looked up first. Without the hooks SGLang answers a pin with ``false``, which is how a caller finds out.
@@ -87,6 +104,12 @@ def activate() -> None:
     pin = Pin()
     for target, hook in ((_SET_STATE, pin.set_internal_state), (_CHOOSE, pin.choose), (_LEARN, pin.learn)):
         HookRegistry.register(target, hook, HookType.AROUND)
+    if (
+        _there(_WIDTH)
+        and _there(_SPEC)
+        and "server_args" in inspect.signature(pkgutil.resolve_name(_WIDTH)).parameters
+    ):
+        HookRegistry.register(_WIDTH, draft_extend_width, HookType.AROUND)
 
 
 def _there(name: str) -> bool:
