@@ -93,7 +93,8 @@ def build(name: str, folder: Path, *, command: str, paths: Sequence[tuple[str, s
     home = RECORDS / name
     home.mkdir(parents=True, exist_ok=True)
     report = plain(json.loads(readers((folder / REPORT).read_text(encoding="utf-8"), paths)))
-    (home / REPORT).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    # in one line, which takes a fifth less: every clone carries it
+    (home / REPORT).write_text(json.dumps(report, separators=(",", ":")) + "\n", encoding="utf-8")
     if (folder / HISTORY).exists():
         (home / HISTORY).write_text(readers((folder / HISTORY).read_text(encoding="utf-8"), paths), encoding="utf-8")
     if not (home / "record.md").exists():
