@@ -154,8 +154,9 @@ OWNER = textwrap.dedent("""
     from pytest_specprobe.server.process import handle as process
     from pytest_specprobe.server.process.handle import Supervised
     process.GRACE_S = 1.0
-    # A test run in the background ignores SIGINT, and its children inherit that.
+    # A test run in the background ignores SIGINT, one under nohup SIGHUP, and its children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     argv, env, log = json.loads(sys.argv[1])
     server = Supervised.start(argv, env=env, marker=token_hex(8), log_path=Path(log))
     print(server.pid, server._process.pid, flush=True)
