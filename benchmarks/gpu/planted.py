@@ -36,6 +36,8 @@ class Row:
     env: tuple[tuple[str, str], ...] = ()
 
 
+# The drafter is not staged here, and its config ends at fewer positions than the target's.
+UNSTAGED = (("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", "1"),)
 SIMULATED = (("SGLANG_SIMULATE_ACC_LEN", "2.5"), ("SGLANG_SIMULATE_ACC_TOKEN_MODE", "real-draft-token"))
 ROWS = (
     Row("simulated acceptance", "measure.not-greedy", env=SIMULATED),
@@ -64,7 +66,7 @@ def served(folder: Path, key: Secret, row: Row | None = None) -> OwnedServer:
         speculation=CHAIN if row else None,
         mla=True,
         server_args=(*profiles["targets"][TARGET]["server_args"], *(row.args if row else ())),
-        env=row.env if row else (),
+        env=(*UNSTAGED, *(row.env if row else ())),
     )
     return boot(spec, log_path=folder / "server.log", timeout_s=BOOT_S, api_key=key)
 
@@ -84,7 +86,12 @@ def probed(row: Row, folder: Path, key: Secret, baseline: OwnedServer) -> dict[s
                 [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, API_KEY_VARIABLE: key.reveal()},
+                # another state folder: without their ownership records these are somebody else's servers
+                env={
+                    **os.environ,
+                    API_KEY_VARIABLE: key.reveal(),
+                    "SPECPROBE_STATE_DIR": str(folder.resolve() / "state"),
+                },
                 timeout=300,
                 check=False,
             )

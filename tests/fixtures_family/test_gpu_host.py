@@ -7,6 +7,9 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
+from benchmarks.gpu.download import PINS, command, platforms
 from benchmarks.gpu.pack import lean, pieces
 
 ROOT = Path(__file__).parents[2]
@@ -78,3 +81,24 @@ def test_the_kernel_wheel_loses_what_a_hopper_gpu_does_not_load(tmp_path: Path) 
         kept = made.read("sglang_kernel-0.4.5.dist-info/RECORD").decode().split()
         assert made.namelist() == [names[1], "sglang_kernel-0.4.5.dist-info/RECORD"]
     assert kept == [f"{names[1]},sha256=x,1"]
+
+
+def test_wheels_are_asked_for_every_c_library_that_the_host_can_load() -> None:
+    """Ubuntu 24.04 has glibc 2.39; a wheel that names 2.31 alone was missed by a list of the usual names."""
+    names = platforms()
+    assert {"manylinux_2_39_x86_64", "manylinux_2_31_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"} <= {
+        *names
+    }
+    assert "manylinux_2_40_x86_64" not in names
+    words = command(Path("wheels"), "-r", str(PINS))
+    assert [words[i + 1] for i, word in enumerate(words) if word == "--platform"] == list(names)
+    assert "--no-deps" in words
+
+
+def test_every_wheel_is_pinned_and_the_conversion_of_the_real_model_has_what_it_needs() -> None:
+    lines = [line for line in PINS.read_text().splitlines() if line and not line.startswith("#")]
+    pins = [Requirement(line) for line in lines]
+    assert all(len(pin.specifier) == 1 and str(pin.specifier).startswith("==") for pin in pins)
+    names = [pin.name for pin in pins]
+    assert len(names) == len(set(names))
+    assert {"sglang", "accelerate", "gguf", "transformers"} <= {*names}
