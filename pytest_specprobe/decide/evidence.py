@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import isfinite
 
 from pytest_specprobe.decide.breakeven import BreakEven
 from pytest_specprobe.measure.acceptance import Acceptance
@@ -62,6 +63,25 @@ class Evidence:
     def few_prompts(self) -> bool:
         """Tell whether there are too few prompts for any verdict that is not plain without an interval."""
         return self.accept_length.n < MIN_PROMPTS
+
+    @property
+    def undefined(self) -> tuple[str, ...]:
+        """Return the names of the estimates that hold NaN or infinity: no comparison with them says anything."""
+        estimates: dict[str, Estimate | None] = {
+            "accept_length": self.accept_length,
+            "margin": self.margin,
+            "length_margin": self.length_margin,
+            "tok_per_s": self.tok_per_s,
+            "speedup": self.speedup,
+            "end_to_end": self.end_to_end,
+            "headroom": self.headroom,
+            **{f"by_workload.{name}": length for name, length in self.by_workload.items()},
+        }
+        return tuple(
+            name
+            for name, estimate in estimates.items()
+            if estimate is not None and not all(map(isfinite, (estimate.value, estimate.low, estimate.high)))
+        )
 
     def without_times(self) -> "Evidence":
         """Return what is left if nothing timed can be trusted: what the target accepts depends on no clock."""

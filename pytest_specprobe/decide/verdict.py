@@ -19,6 +19,7 @@ from pytest_specprobe.measure.request import Estimate
 from pytest_specprobe.profiles import Gate, Verdict
 
 __all__ = ["Decision", "Evidence", "decide", "evidence", "possible", "with_past"]
+_ALL: tuple[Verdict, ...] = ("uncorrelated", "profitable", "verify-bound", "finetune")
 _NARROWED = "narrowed run: acceptance was not asked for, so there is no verdict"
 
 
@@ -107,6 +108,15 @@ def _decide(seen: Evidence | None, gate: Gate, findings: tuple[Finding, ...]) ->
         return Decision(verdict=None, gate="error", reasons=invalid, next=_fix(wrong), culprit=wrong[0].culprit)
     if seen is None:
         return Decision(verdict=None, gate=None, reasons=("acceptance was not measured",), culprit="harness")
+    if seen.undefined:
+        return Decision(
+            verdict="undecided",
+            candidates=_ALL,
+            gate="inconclusive",
+            reasons=(f"{', '.join(seen.undefined)} is no number, so that nothing follows from it",),
+            next=("report this with the report folder: an estimate of a valid measurement is a number",),
+            culprit="harness",
+        )
     crowded = tuple(f for f in failed(findings, severity="warning") if f.id == CROWDED_MACHINE)
     if crowded:
         seen = seen.without_times()

@@ -40,6 +40,27 @@ def test_warnings_decide_nothing() -> None:
     assert decide(seen(), gate=GATE, findings=found).verdict == "finetune"
 
 
+NAN = float("nan")
+NUMBERS = ("accept_length", "margin", "length_margin", "tok_per_s", "speedup", "end_to_end", "headroom")
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize(
+    "wrong", [Estimate(NAN, NAN, NAN, 24), Estimate(1.2, NAN, 1.3, 24), Estimate(2.0, 1.9, np.inf, 24)]
+)
+@pytest.mark.parametrize("few", [False, True])
+def test_what_is_no_number_decides_nothing(name: str, wrong: Estimate, few: bool) -> None:
+    """Every comparison with NaN is false, which once read as "not above", "not below" and so as a verdict."""
+    for rest in ({}, {"speedup": e(2.0)}, {"margin": e(-0.1)}, {"speedup": e(0.5), "headroom": e(0.9)}):
+        got = decide(seen(n=12 if few else 24, **(rest | {name: wrong})), gate=GATE)
+        assert (got.verdict, got.gate) == ("undecided", "inconclusive")
+        assert got.candidates == ("uncorrelated", "profitable", "verify-bound", "finetune")
+        assert f"{name} is no number" in got.reasons[0]
+        assert got.culprit == "harness"
+    workload = decide(seen(by_workload={"code": wrong}), gate=GATE)
+    assert (workload.verdict, workload.gate) == ("undecided", "inconclusive")
+
+
 def test_on_a_crowded_machine_no_time_decides() -> None:
     """A speedup of 0.74 [0.52, 0.97] was once measured there of a pair whose speedup is 1.01."""
     crowd = finding("measure.crowded-machine", "warning")

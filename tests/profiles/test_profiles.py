@@ -107,3 +107,36 @@ def test_tp_is_a_whole_number(value: str, tmp_path: Path) -> None:
 )
 def test_depth_is_the_smaller_of_steps_and_tokens(steps: int, topk: int, tokens: int, depth: int) -> None:
     assert Speculation(num_steps=steps, eagle_topk=topk, num_draft_tokens=tokens).depth == depth
+
+
+NOT_FINITE = """
+[{at}targets.t]
+model = "m"
+baseline = {number}
+boot_timeout_s = {number}
+[{at}drafters.d]
+source = "s"
+target = "t"
+speculation = {{ num_steps = 2, eagle_topk = 1, num_draft_tokens = 3 }}
+[{at}drafters.d.gate]
+min_accept_length = {number}
+min_speedup = {number}
+min_tok_per_s = {number}
+min_headroom = {number}
+max_regression = {number}
+p_reach = {number}
+min_accept_length_by_workload = {{ code = {number} }}
+"""
+
+
+@pytest.mark.parametrize("number", ["inf", "-inf", "nan"])
+def test_no_number_of_a_profile_is_infinite_or_none(tmp_path: Path, number: str) -> None:
+    """``baseline = inf`` once passed, and the run died after all of its boots."""
+    file = tmp_path / "pyproject.toml"
+    file.write_text(NOT_FINITE.format(at="tool.specprobe.", number=number))
+    with pytest.raises(ProfileError, match=r"pyproject\.toml has a number that is not finite"):
+        load_profiles(tmp_path)
+    file.unlink()
+    write(tmp_path, NOT_FINITE.format(at="", number=number))
+    with pytest.raises(ProfileError, match="a number that is not finite"):
+        load_profiles(tmp_path)
