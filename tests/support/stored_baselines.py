@@ -17,7 +17,8 @@ SPEC = ServerSpec(model="/models/t", device="cpu", python="/env/bin/python")
 
 
 FACTS: dict[str, Any] = {
-    "target": "t" * 64, "engine": "0.5.23", "hardware": "2 cores", "workload": "w" * 64, "max_new_tokens": 256,
+    "target": "t" * 64, "engine": "0.5.23", "torch": "2.9.1", "hardware": "2 cores",
+    "host": "2 cores", "driver": None, "workload": "w" * 64, "max_new_tokens": 256,
     "concurrency": 1, "rendering": "r" * 64, "environ": {"PATH": "/bin", "PYTEST_VERSION": "8"},
 }  # fmt: skip
 

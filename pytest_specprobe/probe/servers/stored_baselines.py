@@ -1,5 +1,6 @@
 """Baselines of earlier runs, found and kept beside the report."""
 
+import contextlib
 import logging
 import os
 from dataclasses import dataclass
@@ -28,14 +29,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a baseline answers, beside its server: digests of target and prompts, SGLang's version, GPUs, streams.
+    """What a baseline answers, beside its server: digests of target and prompts, software, machine, streams.
 
+    ``engine`` is SGLang's version, ``torch`` PyTorch's, ``driver`` that of the GPUs (None without one);
     ``thinking`` and ``max_new_tokens`` as the target's profile says.
     """
 
     target: str
     engine: str
+    torch: str
     gpus: tuple[str, ...]
+    driver: str | None
     workload: str
     thinking: bool | None
     max_new_tokens: int
@@ -47,11 +51,15 @@ class Question:
         :raises CheckpointError: if a file of the target's tokenizer cannot be read.
         """
         told = values_of(spec.server_args, "--chat-template", "--tokenizer-path")
+        here = machine(gpus=self.gpus, gpu_driver=self.driver)
         return baselines.baseline_key(
             spec,
             target=self.target,
             engine=self.engine,
-            hardware=hardware(machine(gpus=self.gpus, gpu_driver=None), device=spec.device),
+            torch=self.torch,
+            hardware=hardware(here, device=spec.device),
+            host=hardware(here, device="cpu"),
+            driver=self.driver,
             workload=self.workload,
             thinking=self.thinking,
             max_new_tokens=self.max_new_tokens,
@@ -70,12 +78,14 @@ def question_of(
     :param target: the target's digest; None if its files cannot be read.
     :param workload: the digest of the prompt set.
     """
-    if place is None or place.engine.version is None or target is None:
+    if place is None or place.engine.version is None or place.engine.torch is None or target is None:
         return None
     return Question(
         target=target,
         engine=place.engine.version,
+        torch=place.engine.torch,
         gpus=tuple(gpu.name for gpu in place.gpus),
+        driver=place.gpus[0].driver if place.gpus else None,
         workload=workload,
         thinking=profile.target.thinking,
         max_new_tokens=profile.target.max_new_tokens,
@@ -110,7 +120,16 @@ class StoredBaselines:
             self._phases.note(f"stored baseline, {age} old: {rate} tok/s")
         else:
             self._phases.note("no stored baseline of this target, flags, machine and workload: booting one")
+            other = None if question is None else self._mismatch(question, spec)
+            if other is not None:
+                self._phases.note(f"stored baselines: {other}")
         return known
+
+    def _mismatch(self, question: Question, spec: ServerSpec) -> str | None:
+        """Say in what the nearest stored one differs; nothing where that cannot be read, which has been said."""
+        with contextlib.suppress(Unreadable, CheckpointError):
+            return baselines.mismatch(question.key(spec), path=self._folder / baselines.NAME)
+        return None
 
     def keep(self, throughput: Throughput, spec: ServerSpec, question: Question | None) -> None:
         """Store the baseline that a pass measured, if it measured one on a server of ours."""

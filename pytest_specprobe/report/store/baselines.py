@@ -1,10 +1,11 @@
 """Baselines of earlier runs: the speed of a target without speculation, so that it need not boot twice every time.
 
-Invariant: a stored baseline is used only for the same target, engine, flags, environment, machine, token limit and
-prompts (as template and tokenizer make them), always with its age, and never as if it had been measured beside the
-drafter: its interval is widened by what two boots usually differ by.
+Invariant: a stored baseline is used only for the same target, engine, torch, driver, flags, environment, machine,
+token limit and prompts (as template and tokenizer make them), always with its age, and never as if it had been
+measured beside the drafter: its interval is widened by what two boots usually differ by.
 """
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,6 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
+from pydantic import JsonValue
+
+from pytest_specprobe.foreign import one_line, printable
 from pytest_specprobe.measure.request import Estimate
 from pytest_specprobe.measure.throughput import KnownBaseline, Throughput
 from pytest_specprobe.report.store import journal
@@ -24,6 +28,7 @@ SCHEMA = 1
 NAME = "baselines.jsonl"
 # Standard deviation (of the logarithm) between two boots of one server, as in record.regression.
 BOOT_SPREAD = 0.02
+_SHOWN = 60  # characters of a part that differs
 _ELSEWHERE = frozenset({"--model-path", "--host", "--port"})
 
 
@@ -89,6 +94,9 @@ def baseline_key(
     target: str,
     engine: str,
     hardware: str,
+    host: str,
+    driver: str | None,
+    torch: str,
     workload: str,
     max_new_tokens: int,
     concurrency: int,
@@ -100,7 +108,9 @@ def baseline_key(
 
     :param spec: the baseline's server; its flags count, not where it listens or lies.
     :param target: the target's digest; ``workload`` the prompts'.
-    :param engine: SGLang's version.
+    :param engine: SGLang's version; ``torch`` that of the PyTorch beside it.
+    :param hardware: the GPUs, or the CPU; ``host`` the CPU and its cores in either case, which launch each step.
+    :param driver: version of the GPU driver; None where there is none. It counts on GPUs alone.
     :param rendering: digest of what turns the prompts into token ids (``checkpoint.digest.text_digest``).
     :param environ: this process's environment, which a boot hands on; what changes the server's speed counts.
     :param max_new_tokens: the limit that the answers' lengths come from.
@@ -113,7 +123,10 @@ def baseline_key(
         "method": METHOD,
         "engine": f"SGLang {engine}",
         "device": spec.device,
+        "torch": torch,
         "hardware": hardware,
+        "host": host,
+        "driver": driver if spec.device == "cuda" else None,
         "target": target,
         "workload": prompts_part(workload, thinking=thinking),
         "max_new_tokens": max_new_tokens,
@@ -156,15 +169,49 @@ def find(key: Key, *, path: Path) -> StoredBaseline | None:
 
     :raises Unreadable: if the file is there and cannot be read.
     """
-    found = []
+    same = [baseline for baseline in _stored(path) if baseline.key == key]
+    return max(same, key=_age_order, default=None)
+
+
+def mismatch(key: Key, *, path: Path) -> str | None:
+    """Return in what the nearest stored baseline of this target is of another question; None without one.
+
+    The nearest differs in the fewest parts. A part that it was written without reads "not recorded".
+
+    :raises Unreadable: if the file is there and cannot be read.
+    """
+    others = [b for b in _stored(path) if b.key != key and b.key.parts.get("target") == key.parts.get("target")]
+    if not others:
+        return None
+    nearest = min(sorted(others, key=_age_order, reverse=True), key=lambda b: len(b.key.differences(key)))
+    parts = (
+        f"{one_line(name, limit=_SHOWN)} ({_was(name, nearest.key, was)}; now {_shown(now)})"
+        for name, (was, now) in nearest.key.differences(key).items()
+    )
+    return printable(f"the one of {nearest.created} differs in {', '.join(parts)}")
+
+
+def _stored(path: Path) -> list[StoredBaseline]:
+    baselines = []
     for line in journal.read(path, schema=SCHEMA).lines:
         try:
-            baseline = StoredBaseline.parse(line)
+            baselines.append(StoredBaseline.parse(line))
         except ValueError:
             continue
-        if baseline.key == key:
-            found.append(baseline)
-    return max(found, key=lambda baseline: baseline.created, default=None)
+    return baselines
+
+
+def _age_order(baseline: StoredBaseline) -> str:
+    return baseline.created
+
+
+def _was(name: str, key: Key, part: JsonValue) -> str:
+    return _shown(part) if name.partition(".")[0] in key.parts else "not recorded"
+
+
+def _shown(part: JsonValue) -> str:
+    """Return a part as one short line; a file of others is shown, never obeyed."""
+    return one_line("none" if part is None else part if isinstance(part, str) else json.dumps(part), limit=_SHOWN)
 
 
 def _flags(words: Sequence[str]) -> list[str]:

@@ -2,15 +2,23 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from pytest_specprobe.probe.phases import PhaseLog
-from pytest_specprobe.probe.servers.stored_baselines import StoredBaselines
+from pytest_specprobe.probe.plan.device import Engine
+from pytest_specprobe.probe.plan.preflight import Place
+from pytest_specprobe.probe.servers.stored_baselines import Question, StoredBaselines, question_of
+from pytest_specprobe.profiles import load_profiles
 from pytest_specprobe.report.store.baselines import NAME
+from pytest_specprobe.server.gpu.nvidia_smi import Gpu
+from pytest_specprobe.settings import Settings
 from tests.support.baseline_question import QUESTION
 from tests.support.stored_baselines import SPEC, SPEED
+
+GPU = Gpu("NVIDIA H200", 143771, "570.1")
 
 
 def test_boots_once_then_reads_and_says_how_old_it_is(tmp_path: Path) -> None:
@@ -35,6 +43,41 @@ def test_another_way_to_ask_is_another_question(tmp_path: Path, change: dict[str
     stored.keep(SPEED, SPEC, QUESTION)
     assert stored.find(SPEC, replace(QUESTION, **change)) is None
     assert stored.find(SPEC, QUESTION) is not None
+
+
+def _asked(*, gpu: Gpu = GPU, torch: str | None = "2.11.0") -> Question | None:
+    profile = load_profiles(Path("nowhere")).get("aq_k2_mini")
+    place = Place("cuda", Engine(Path("python"), "0.5.17", torch), (gpu,))
+    settings = cast("Settings", SimpleNamespace(concurrency=(1,)))  # all that is read of it
+    return question_of(profile, settings, place=place, target="t" * 64, workload="w" * 64)
+
+
+@pytest.mark.parametrize(
+    ("other", "part"),
+    [
+        (_asked(gpu=replace(GPU, driver="580.2")), "driver (570.1; now 580.2)"),
+        (_asked(torch="2.12.0"), "torch (2.11.0; now 2.12.0)"),
+    ],
+)
+def test_another_driver_or_torch_is_another_question_and_said(tmp_path: Path, other: Question, part: str) -> None:
+    said: list[str] = []
+    spec, stored = replace(SPEC, device="cuda"), StoredBaselines(tmp_path, PhaseLog("aq", say=said.append))
+    stored.keep(SPEED, spec, _asked())
+    assert stored.find(spec, _asked()) is not None
+    assert stored.find(spec, other) is None
+    assert said[-1].endswith(f"differs in {part}")
+
+
+def test_another_host_under_the_same_gpus_is_another_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    question, spec = _asked(), replace(SPEC, device="cuda")
+    assert question is not None
+    here = question.key(spec)
+    monkeypatch.setattr("pytest_specprobe.report.file._cpu", lambda: "another CPU")
+    assert here.differences(question.key(spec)).keys() == {"host"}
+
+
+def test_without_a_known_torch_nothing_is_asked() -> None:
+    assert _asked(torch=None) is None
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "chat_template.jinja", "tokenization_kimi.py", "tiktoken.model"])

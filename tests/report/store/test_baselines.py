@@ -14,7 +14,15 @@ from pytest_specprobe.measure.request import Estimate
 from pytest_specprobe.measure.throughput import declared, measure_throughput
 from pytest_specprobe.profiles import Speculation
 from pytest_specprobe.report.store import journal
-from pytest_specprobe.report.store.baselines import NAME, StoredBaseline, baseline_key, find, measured, store
+from pytest_specprobe.report.store.baselines import (
+    NAME,
+    StoredBaseline,
+    baseline_key,
+    find,
+    measured,
+    mismatch,
+    store,
+)
 from pytest_specprobe.report.store.key import Key
 from tests.support.simulated_reports import World, requests
 from tests.support.stored_baselines import FACTS, KEY, NOW, SPEC, SPEED, stored
@@ -50,7 +58,7 @@ def test_what_was_not_measured_here_is_not_stored() -> None:
         baseline_key(SPEC, **{**FACTS, "environ": {"SGLANG_CPU_OMP_THREADS_BIND": "0-7"}}),
         *(
             baseline_key(SPEC, **{**FACTS, name: "other"})
-            for name in ("target", "engine", "hardware", "workload", "rendering")
+            for name in ("target", "engine", "torch", "hardware", "host", "workload", "rendering")
         ),
         *(baseline_key(SPEC, **{**FACTS, name: 7}) for name in ("max_new_tokens", "concurrency")),
     ],
@@ -58,6 +66,38 @@ def test_what_was_not_measured_here_is_not_stored() -> None:
 def test_another_question_has_no_answer(tmp_path: Path, other: Key) -> None:
     store(stored(key=other), path=tmp_path / NAME)
     assert find(KEY, path=tmp_path / NAME) is None
+
+
+def test_the_driver_counts_where_there_is_one() -> None:
+    cuda = replace(SPEC, device="cuda")
+    one, two = (baseline_key(cuda, **{**FACTS, "driver": driver}) for driver in ("570.1", "580.2"))
+    assert one.differences(two) == {"driver": ("570.1", "580.2")}
+    assert baseline_key(SPEC, **{**FACTS, "driver": "580.2"}) == KEY, "a server on the CPU does not use it"
+
+
+def test_what_the_nearest_one_differs_in_is_said(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    assert mismatch(KEY, path=path) is None
+    store(stored(key=baseline_key(SPEC, **{**FACTS, "target": "other"})), path=path)
+    assert mismatch(KEY, path=path) is None, "another target is no answer that nearly fits"
+    store(stored(1, key=baseline_key(SPEC, **{**FACTS, "torch": "2.8.0", "engine": "0.5.9"})), path=path)
+    store(stored(3, key=baseline_key(SPEC, **{**FACTS, "torch": "2.8.0\x1b[31m\nrun this"})), path=path)
+    said = mismatch(KEY, path=path)
+    assert said is not None
+    assert "differs in torch (2.8.0" in said
+    assert "now 2.9.1" in said
+    assert "engine" not in said
+    assert said.isprintable(), "a file of others is shown, never obeyed"
+
+
+def test_a_baseline_that_was_stored_without_a_part_says_so(tmp_path: Path) -> None:
+    """Before driver, torch and host CPU belonged to the key."""
+    old = stored(key=KEY.without("torch", "host", "driver"))
+    store(old, path=tmp_path / NAME)
+    assert find(KEY, path=tmp_path / NAME) is None
+    said = mismatch(KEY, path=tmp_path / NAME)
+    assert said is not None
+    assert "host (not recorded; now 2 cores), torch (not recorded; now 2.9.1)" in said
 
 
 def test_where_the_files_lie_does_not_matter() -> None:
