@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_specprobe.settings import BOOTED, Baseline, Device, Settings
+from pytest_specprobe.settings import ACROSS, BOOTED, Across, Baseline, Device, Settings
 from pytest_specprobe.urls import url_problem
 
 if TYPE_CHECKING:
@@ -41,6 +41,11 @@ _VALUES = (
         "boot-timeout",
         "S",
         "seconds to wait for a server, twice that while it compiles (default: the profile's, 1800)",
+    ),
+    (
+        "across",
+        "drafter|engine|flags[,...]",
+        "hold max_regression against earlier runs that differ in these parts, where there are none of the same key",
     ),
 )
 _ABOUT_BOOTS = ("--specprobe-device", "--specprobe-python", "--specprobe-boot-timeout", "--specprobe-blind")
@@ -105,6 +110,7 @@ def read_settings(config: pytest.Config) -> Settings:
         device=_device(text["device"], problems),
         python=_path(config, "python"),
         boot_timeout_s=_positive("boot-timeout", text["boot-timeout"], problems),
+        across=_across(text["across"], problems),
     )
     if settings.profiles is not None and not settings.profiles.is_file():
         problems.append(f"--specprobe-profiles: no such file: {settings.profiles}")
@@ -246,6 +252,17 @@ def _concurrency(text: str | None, problems: list[str]) -> tuple[int, ...]:
     if min(levels) < 1:
         problems.append(f"--specprobe-concurrency: {text!r} is not a list of whole numbers from 1 on")
     return levels
+
+
+def _across(text: str | None, problems: list[str]) -> tuple[Across, ...]:
+    if text is None:
+        return ()
+    parts = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    known = ", ".join(ACROSS)
+    if not parts:
+        problems.append(f"--specprobe-across: {text!r} names no part of {known}")
+    problems += [f"--specprobe-across: {part!r} is not one of {known}" for part in parts if part not in ACROSS]
+    return tuple(part for name in parts for part in ACROSS if part == name)
 
 
 def _sweep(text: str | None, problems: list[str]) -> "tuple[Speculation, ...]":

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 Device: TypeAlias = Literal["auto", "cuda", "cpu"]
 Baseline: TypeAlias = Literal["stored", "boot", "alternating", "none"] | float | str
 """A mode, a declared tok/s, or the URL of a running server without speculation."""
+Across: TypeAlias = Literal["drafter", "engine", "flags"]
+"""A part of a run's key that a person may let differ from the earlier runs it is held against."""
+ACROSS: tuple[Across, ...] = ("drafter", "engine", "flags")
 BOOTED = ("boot", "alternating", "stored")
 """The modes that boot a server (stored: where none of the question is kept)."""
 
@@ -18,7 +21,8 @@ BOOTED = ("boot", "alternating", "stored")
 class Settings:
     """What the user asked for, with defaults filled in. Paths are absolute, times are seconds.
 
-    ``baseline``, ``workload``, ``blind`` and ``boot_timeout_s`` are None where the profile decides.
+    ``baseline``, ``workload``, ``blind`` and ``boot_timeout_s`` are None where the profile decides; ``across`` are
+    the parts that may differ from earlier runs for ``max_regression``, each once, in the order given.
     """
 
     drafters: tuple[str, ...]
@@ -36,3 +40,4 @@ class Settings:
     device: Device
     python: Path | None
     boot_timeout_s: float | None
+    across: tuple[Across, ...] = ()

@@ -121,7 +121,9 @@ class ProbeSession:
         """Hold what was measured of a drafter so far against the earlier runs of its key; nothing is kept yet."""
         report = self._compose(self._states())
         entry = next(item for item in report.drafters if item.name == name)
-        return look_back(report, entry, folder=self.settings.report, limit=self._limit(name))
+        return look_back(
+            report, entry, folder=self.settings.report, limit=self._limit(name), across=self.settings.across
+        )
 
     def _remembered(self, report: Report, states: Mapping[ProbeRun, State]) -> Report:
         """Return the report with each drafter held against its past; a run that is to be a reference is kept."""
@@ -133,6 +135,7 @@ class ProbeSession:
                 state.decision,
                 folder=self.settings.report,
                 limit=self._limit(run.profile.name),
+                across=self.settings.across,
                 environ=Variables(os.environ),
             )
             entries.append(decided(item, past.decision, history=past.history))

@@ -51,6 +51,33 @@ def test_an_empty_value_is_refused(pytester: pytest.Pytester, name: str) -> None
     assert refusal(pytester, *typed) == f"--specprobe-{name}: the value is empty"
 
 
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("engine", ""),
+        ("flags,engine , drafter", ""),
+        ("workload", "--specprobe-across: 'workload' is not one of drafter, engine, flags"),
+        (
+            "engine,hardware,x",
+            (
+                "--specprobe-across: 'hardware' is not one of drafter, engine, flags\n"
+                "--specprobe-across: 'x' is not one of drafter, engine, flags"
+            ),
+        ),
+        (",", "--specprobe-across: ',' names no part of drafter, engine, flags"),
+        ("", "--specprobe-across: the value is empty"),
+    ],
+)
+def test_what_a_run_is_compared_across(pytester: pytest.Pytester, typed: str, said: str) -> None:
+    assert refusal(pytester, "--specprobe-drafter=aq_k2", f"--specprobe-across={typed}") == said
+
+
+def test_across_has_an_ini_twin(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nspecprobe_across = flags,engine,engine\n")
+    config = pytester.parseconfig("--specprobe-drafter=aq_k2")
+    assert options.read_settings(config).across == ("flags", "engine")
+
+
 @pytest.mark.parametrize("name", ["server", "baseline"])
 @pytest.mark.parametrize(
     "url",

@@ -39,6 +39,9 @@ class History(Model):
     key: str = Field(description="Names everything that makes runs comparable.")
     kept: bool = Field(description="Whether this run was appended to history.jsonl.")
     problem: str | None
+    across: Items[str] = Field(
+        default=(), description="Parts of the key in which the compared runs differ from this one, as asked."
+    )
     trend: Trend | None
     changes: Items[Change]
     runs: Items[EarlierRun] = Field(

@@ -2,14 +2,15 @@
 
 Invariant: a run is compared and stored here; ``decide`` says what that means for the gate. Where the gate asks for
 the past (``max_regression``) it passes only if there was nothing to lose against or the comparison says so; a past
-that cannot be read, or a run of which it is not known what it compares with, is inconclusive and never a pass.
+that cannot be read, a run of which it is not known what it compares with, and a past from which nothing but the
+drafter's files, the engine or its flags moved on and that was not asked for, are inconclusive and never a pass.
 
 A run is held against the median of the last runs and against that of the first: a slow drift takes the last with
 it. A run that is inconclusive for this comparison alone is kept, since few runs cannot tell what ten can.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,10 +25,12 @@ from pytest_specprobe.report.model.report import DrafterReport, Report
 from pytest_specprobe.report.store import history
 from pytest_specprobe.report.store.history import Run, run_of
 from pytest_specprobe.report.store.regression import LAST, MINIMUM, Change, compare, judged, trend
+from pytest_specprobe.settings import ACROSS, Across
 
 logger = logging.getLogger(__name__)
 CHECK = "max_regression"
 COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA")
+_RENDERED = "rendered"
 _NO_KEY = "not known what this run may be compared with: its engine, flags or files were not read"
 
 
@@ -39,6 +42,8 @@ class Past:
     what this run is to them, empty for the first run of a key, and for an invalid measurement; ``drift`` is what it
     is to the first ones, empty where these are the last ones. ``problem`` says why the past could not be asked.
     ``changed`` names what is not as in the last run of the same drafter and target, for the first run of a key.
+    ``across`` are the parts in which the compared runs differ from this one, as asked; ``moved`` those in which runs
+    differ that could be compared with, if asked, and were not.
     """
 
     run: Run | None
@@ -47,6 +52,8 @@ class Past:
     drift: tuple[Change, ...] = ()
     problem: str | None = None
     changed: tuple[str, ...] = ()
+    across: tuple[Across, ...] = ()
+    moved: tuple[Across, ...] = ()
 
     @property
     def compared(self) -> bool:
@@ -54,7 +61,7 @@ class Past:
 
         A quiet run after none but busy ones counts: it is the reference that they are not.
         """
-        if self.run is None or self.problem is not None:
+        if self.run is None or self.problem is not None or self.moved:
             return False
         judges = judged(self.changes) if self.changes else ()
         return all(c.ratio is not None and (self.run.quiet or not c.noisy) for c in judges)
@@ -69,11 +76,15 @@ class Past:
             results = list(self._results())
             result = worst(one for one, _ in results)
             seen = "; ".join(said for one, said in results if one == result)
+        elif self.moved:
+            result, parts = "inconclusive", ",".join(self.moved)
+            seen += f", and runs that differ in {parts} alone: to compare with them, --specprobe-across={parts}"
         elif self.changed:
             # a template that renders otherwise every day would make every run the first one
-            result = "inconclusive" if self.changed == ("rendered",) else "pass"
+            result = "inconclusive" if self.changed == (_RENDERED,) else "pass"
             seen += f"; the last run of this drafter differs in {', '.join(self.changed)}"
         against = "against earlier runs of the same key" if self.changes else "earlier runs"
+        against += f" but for {', '.join(self.across)}" if self.changes and self.across else ""
         return GateCheck(
             name=CHECK,
             result=result,
@@ -88,8 +99,13 @@ class Past:
                 yield _result(change), _said(change, which)
 
 
-def look_back(report: Report, entry: DrafterReport, *, folder: Path, limit: float) -> Past:
-    """Hold one drafter's entry against ``folder``'s history; ``limit`` (0: none) is the least change that counts."""
+def look_back(
+    report: Report, entry: DrafterReport, *, folder: Path, limit: float, across: Sequence[Across] = ()
+) -> Past:
+    """Hold one drafter's entry against ``folder``'s history; ``limit`` (0: none) is the least change that counts.
+
+    :param across: parts of the key that may differ where no run has the same one.
+    """
     run = run_of(report, entry)
     if run is None:
         return Past(run=None, problem=_NO_KEY if entry.acceptance is not None else None)
@@ -102,9 +118,17 @@ def look_back(report: Report, entry: DrafterReport, *, folder: Path, limit: floa
         # any of these lines may be the past that was asked for
         more = f" and {len(found.skipped) - 1} more lines" if len(found.skipped) > 1 else ""
         return Past(run=run, problem=f"not readable, and no other line is of this key: {found.skipped[0]}{more}")
-    if not runs and run.gate != "error":
-        return Past(run=run, changed=_changed(run, found.runs))
-    return hold(run, runs, limit=limit)
+    if runs or run.gate == "error":
+        return hold(run, runs, limit=limit)
+    asked = [other for other in _same_pair(run, found.runs) if _parts(run, other) <= {*across}]
+    if asked:
+        differing = {part for other in asked for part in _parts(run, other)}
+        return replace(hold(run, asked, limit=limit), across=_in_order(differing))
+    moved = [_parts(run, other) for other in _same_pair(run, found.runs)]
+    unasked = [
+        parts & {*ACROSS} for parts in moved if parts <= {*ACROSS, _RENDERED} and parts & {*ACROSS} - {*across}
+    ]
+    return Past(run=run, changed=_changed(run, found.runs, across), moved=_in_order(unasked[-1]) if unasked else ())
 
 
 def hold(run: Run, runs: Sequence[Run], *, limit: float) -> Past:
@@ -121,9 +145,23 @@ def hold(run: Run, runs: Sequence[Run], *, limit: float) -> Past:
     )
 
 
-def _changed(run: Run, runs: Sequence[Run]) -> tuple[str, ...]:
-    same = [other for other in runs if (other.drafter, other.target) == (run.drafter, run.target)]
-    return tuple(run.key.differences(same[-1].key)) if same else ()
+def _same_pair(run: Run, runs: Sequence[Run]) -> list[Run]:
+    return [other for other in runs if (other.drafter, other.target) == (run.drafter, run.target)]
+
+
+def _parts(run: Run, other: Run) -> set[str]:
+    """Return the parts of the key that differ: ``flags`` for any flag."""
+    return {name.partition(".")[0] for name in run.key.differences(other.key)}
+
+
+def _in_order(parts: Collection[str]) -> tuple[Across, ...]:
+    return tuple(part for part in ACROSS if part in parts)
+
+
+def _changed(run: Run, runs: Sequence[Run], across: Sequence[Across]) -> tuple[str, ...]:
+    same = _same_pair(run, runs)
+    names = run.key.differences(same[-1].key) if same else ()
+    return tuple(name for name in names if name.partition(".")[0] not in across)
 
 
 def _first(runs: Sequence[Run]) -> Sequence[Run]:
@@ -148,6 +186,7 @@ def remember(
     folder: Path,
     limit: float,
     environ: Mapping[str, str],
+    across: Sequence[Across] = (),
 ) -> Remembered:
     """Hold one drafter's entry against its past, and append the run if it is to be a reference.
 
@@ -157,9 +196,10 @@ def remember(
     :param decision: the entry's, before its past.
     :param folder: where ``history.jsonl`` is.
     :param limit: the loss that the gate allows (``max_regression``); 0 asks for nothing.
+    :param across: parts of the key that may differ where no run has the same one.
     :param environ: the CI system's variables, of which the commit is kept.
     """
-    past = look_back(report, entry, folder=folder, limit=limit)
+    past = look_back(report, entry, folder=folder, limit=limit, across=across)
     after = _beside(decision, past, limit=limit)
     if past.run is None:
         return Remembered(after, None)
@@ -189,6 +229,7 @@ def _told(past: Past, *, kept: bool, problem: str | None) -> History:
         key=past.run and past.run.key.id,
         kept=kept,
         problem=problem,
+        across=past.across,
         trend=trend(past.changes) if past.changes else None,
         changes=past.changes,
         runs=past.runs,

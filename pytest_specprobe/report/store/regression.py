@@ -1,7 +1,7 @@
 """Is it slower, or accepted less, than before? Paired by prompt, against one run or the median of several.
 
-Invariant: a change is named only if its 95 % interval excludes none *and* it is at least the stated minimum; runs of
-another key are not compared here, and times of a machine that others used are nobody's reference.
+Invariant: a change is named only if its whole 95 % interval is beyond the stated minimum; times of a machine that
+others used are nobody's reference. Which runs may be compared is the caller's to say.
 
 The interval has two parts. Prompts: one set of resamples for all runs (``measure.statistics``). Runs: two runs of
 one key differ by more than their prompts say (boots, clocks, neighbours), so the spread between runs is added:
@@ -67,9 +67,9 @@ class Change:
         r, least = self.ratio, self.minimum
         if r is None or self.noisy:
             return "cannot tell"
-        if r.high < 1 and r.value < 1 - least:
+        if r.high < 1 - least:
             return "regressed"
-        if r.low > 1 and r.value > 1 + least:
+        if r.low > 1 + least:
             return "improved"
         return "steady" if 1 - least < r.low and r.high < 1 + least else "cannot tell"
 

@@ -53,7 +53,7 @@ def test_an_unchanged_drafter_never_locks_itself(tmp_path: Path, noise: float, l
             counts.setdefault("1" if references < 2 else "2-9" if references < LAST else "10", Counter())[result] += 1
     told(f"runs differ by {noise:.1%}, limit {limit:.0%}: { ({name: dict(c) for name, c in counts.items()}) }")
     failed = sum(found["fail"] for found in counts.values())
-    assert failed <= (0 if limit == LIMIT or noise < 0.02 else 2), "as the how-to says: of 88 runs"
+    assert failed == 0, "as the how-to says: of 88 runs"
     assert counts["10"].total() >= 40, "open runs become references"
     assert counts["10"]["pass"] / counts["10"].total() > (0.95 if limit == LIMIT else 0.8 if noise < 0.01 else 0.3)
 
@@ -100,7 +100,7 @@ def resolved(noise: float, references: int) -> tuple[float, float]:
         assert speed is not None
         limits.append(1 - min(length.low, speed.low))
         # a slower run has all of the same interval, times what is left
-        losses.append(1 - min((1 - LIMIT) / speed.value, 1 / speed.high))
+        losses.append(1 - (1 - LIMIT) / speed.high)
     return float(np.quantile(limits, 0.95)), float(np.quantile(losses, 0.9))
 
 

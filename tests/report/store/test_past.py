@@ -9,6 +9,7 @@ import pytest
 
 from pytest_specprobe.profiles import Gate
 from pytest_specprobe.report.store import history
+from pytest_specprobe.settings import Across
 from tests.support.report_schema import SCHEMA, closed, problems
 from tests.support.simulated_reports import World, entry, fault, remembered, report
 
@@ -30,7 +31,7 @@ def test_the_first_run_has_no_past_and_passes(tmp_path: Path) -> None:
     found = finish(tmp_path, 0, limit=0.05)
     assert found["gate"] == "pass"
     assert found["history"] | {"key": ""} == {
-        "key": "", "kept": True, "problem": None, "trend": None, "changes": [], "runs": [],
+        "key": "", "kept": True, "problem": None, "across": [], "trend": None, "changes": [], "runs": [],
     }  # fmt: skip
     assert found["gate_checks"][-1]["seen"] == "no earlier run of the same key"
 
@@ -141,6 +142,90 @@ def test_another_key_is_not_compared_with(tmp_path: Path) -> None:
     assert found["history"]["runs"] == []
     assert found["gate"] == "pass"
     assert found["gate_checks"][-1]["seen"].endswith("the last run of this drafter differs in speculation")
+
+
+def moved(
+    folder: Path, at: int, *, speed: float = 1.0, across: tuple[Across, ...] = (), **parts: Any
+) -> dict[str, Any]:
+    """The entry of a run with another drafter digest, engine version or flag, where the gate asks for the past."""
+    whole = report(entry(World(accept=0.7, speed=speed, seed=at)))
+    whole["created"] = (FIRST + timedelta(days=at)).isoformat(timespec="seconds")
+    own = whole["drafters"][0]
+    own["digests"] |= {name: parts[name] for name in ("drafter", "target") if name in parts}
+    own["server"] |= {name: parts[name] for name in ("version",) if name in parts}
+    own["server"]["flags"] |= parts.get("flags", {})
+    remembered(whole, folder=folder, limit=0.1, across=across)
+    assert problems(whole, closed(SCHEMA)) == []
+    found: dict[str, Any] = whole["drafters"][0]
+    return found
+
+
+MOVES: dict[str, dict[str, Any]] = {
+    "drafter": {"drafter": "d2" * 32},
+    "engine": {"version": "0.5.24"},
+    "flags": {"flags": {"attention_backend": "torch_native"}},
+}
+
+
+@pytest.mark.parametrize("part", MOVES)
+def test_where_one_part_alone_moved_there_is_a_past_that_nobody_asked(tmp_path: Path, part: Across) -> None:
+    """Half as fast on the next engine: the first run of its key, and no pass, however often it is repeated."""
+    assert moved(tmp_path, 0)["gate"] == "pass"
+    for at in (1, 2):
+        found = moved(tmp_path, at, speed=2.0, **MOVES[part])
+        assert (found["gate"], found["history"]["kept"]) == ("inconclusive", False)
+        assert f"--specprobe-across={part}" in found["reasons"][-1]
+    asked = moved(tmp_path, 3, speed=2.0, across=(part,), **MOVES[part])
+    assert (asked["gate"], asked["history"]["kept"]) == ("fail", False)
+    assert f"the same key but for {part}" in asked["reasons"][-1]
+    assert asked["history"]["across"] == [part]
+    same = moved(tmp_path, 4, across=(part,), **MOVES[part])
+    assert (same["gate"], same["history"]["kept"]) == ("pass", True)
+    assert moved(tmp_path, 5, **MOVES[part])["gate"] == "pass", "it has a past of its own key now"
+
+
+def test_an_engine_that_resolves_other_flags_moved_both(tmp_path: Path) -> None:
+    both = {**MOVES["engine"], **MOVES["flags"]}
+    moved(tmp_path, 0)
+    for across in ((), ("engine",), ("flags",), ("drafter",)):
+        found = moved(tmp_path, 1, across=across, **both)
+        assert found["gate"] == "inconclusive"
+        assert "--specprobe-across=engine,flags" in found["reasons"][-1]
+    assert moved(tmp_path, 1, across=("engine", "flags"), **both)["gate"] == "pass"
+
+
+def test_a_past_behind_a_run_of_another_kind_is_found(tmp_path: Path) -> None:
+    """The last run differs in its hardware too; the one before it in the engine alone."""
+    moved(tmp_path, 0)
+    finish(tmp_path, 1, depth=3)
+    found = moved(tmp_path, 2, **MOVES["engine"])
+    assert (found["gate"], found["history"]["kept"]) == ("inconclusive", False)
+
+
+def test_what_more_than_these_parts_tells_apart_has_no_past(tmp_path: Path) -> None:
+    moved(tmp_path, 0)
+    found = moved(tmp_path, 1, target="7b" * 32, **MOVES["engine"])
+    assert found["gate"] == "pass"
+    assert "engine, target" in found["gate_checks"][-1]["seen"]
+
+
+def test_across_does_not_reach_another_drafter(tmp_path: Path) -> None:
+    other = report(entry(World(accept=0.7, speed=0.2, seed=9), name="another"))
+    remembered(other, folder=tmp_path, limit=0.1)
+    found = moved(tmp_path, 1, across=("drafter",), **MOVES["drafter"])
+    assert (found["gate"], found["history"]["runs"]) == ("pass", [])
+
+
+def test_a_moved_part_and_other_prompts_do_not_lock_each_other(tmp_path: Path) -> None:
+    """Across the engine the prompts are still rendered otherwise: kept, as any such run, and compared from then."""
+    rendered(tmp_path, 0, "a" * 64)
+    for at, (across, kept) in enumerate([((), False), (("engine",), True)], 1):
+        whole = report(entry(World(accept=0.7, seed=at)))
+        whole["drafters"][0]["workload"] |= {"rendered": "b" * 64, "undated": None}
+        whole["drafters"][0]["server"]["version"] = "0.5.24"
+        remembered(whole, folder=tmp_path, limit=0.1, across=across)
+        found = whole["drafters"][0]
+        assert (found["gate"], found["history"]["kept"]) == ("inconclusive", kept)
 
 
 def rendered(folder: Path, at: int, digest: str, *, undated: str | None = None, speed: float = 1.0) -> dict[str, Any]:
