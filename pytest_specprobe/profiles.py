@@ -79,8 +79,9 @@ class Gate(_Table):
     ``min_accept_length`` is a bound on the strict accept length (tokens per round, bonus counted),
     ``min_speedup`` a ratio, ``min_tok_per_s`` tokens per second of one stream; ``p_reach`` is the per-position
     acceptance that training is believed to reach and ``min_headroom`` the L(p_reach)/B that makes it worth it.
-    ``min_accept_length_by_workload`` asks for more on single workloads (``{ code = 1.8 }``). ``max_regression`` is
-    the share of accept length or tok/s that may be lost against earlier runs of the same key (0: not asked).
+    ``min_accept_length_by_workload`` asks for more on single workloads (``{ code = 1.8 }``), each of at least 12
+    prompts (with fewer it is inconclusive). ``max_regression`` is the share of accept length or tok/s that may be
+    lost against earlier runs of the same key (0: not asked).
     """
 
     min_accept_length: Annotated[float, Field(ge=0)] = 1.0

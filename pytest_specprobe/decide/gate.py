@@ -5,11 +5,11 @@ inconclusive otherwise; the gate is as bad as its worst condition.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pytest_specprobe.decide.evidence import MIN_PROMPTS, Evidence
-from pytest_specprobe.measure.request import Estimate
+from pytest_specprobe.measure.request import MIN_STRATUM, Estimate
 from pytest_specprobe.profiles import Gate, Verdict
 
 Result = Literal["pass", "fail", "inconclusive"]
@@ -38,7 +38,7 @@ def gate_checks(seen: Evidence, gate: Gate, verdict: Verdict, candidates: Sequen
     """
     yield _above("min_accept_length", seen.accept_length, gate.min_accept_length)
     for workload, wanted in sorted(gate.min_accept_length_by_workload.items()):
-        yield _above(f"min_accept_length_by_workload.{workload}", seen.by_workload.get(workload), wanted)
+        yield _of_stratum(f"min_accept_length_by_workload.{workload}", seen.by_workload.get(workload), wanted)
     shown: Result = "fail" if tuple(candidates) == ("uncorrelated",) else "inconclusive"
     shown = "pass" if seen.reads_target else shown
     margins = show(seen.margin)
@@ -85,6 +85,17 @@ def _above(name: str, estimate: Estimate | None, wanted: float) -> GateCheck:
     seen, asked = show(estimate), f"above {wanted:g}"
     reason = f"the gate's {name}: saw {seen}, wanted {asked}"
     return GateCheck(name=name, result=result, seen=seen, wanted=asked, reason=reason)
+
+
+def _of_stratum(name: str, estimate: Estimate | None, wanted: float) -> GateCheck:
+    """Return the condition on part of the prompts: too few of them pass and fail nothing."""
+    check = _above(name, estimate, wanted)
+    if estimate is None or estimate.n >= MIN_STRATUM:
+        return check
+    seen = f"{estimate.value:.3g} of {estimate.n} prompts, fewer than {MIN_STRATUM}"
+    return replace(
+        check, result="inconclusive", seen=seen, reason=f"the gate's {name}: saw {seen}, wanted {check.wanted}"
+    )
 
 
 def _verdict(gate: Gate, verdict: Verdict, candidates: Sequence[Verdict]) -> GateCheck:

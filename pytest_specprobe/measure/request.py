@@ -90,6 +90,11 @@ class Generation:
         return tuple(counts)
 
 
+# Fewer prompts say too little of the workload or context length that they stand for: no interval of them is shown,
+# and no gate goes by it.
+MIN_STRATUM = 12
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A value with its 95 % interval and the count behind it (``E`` in report.json).

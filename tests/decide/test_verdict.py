@@ -298,6 +298,25 @@ def test_workloads_have_thresholds_of_their_own(wanted: dict[str, float], result
     assert f"min_accept_length_by_workload.{next(iter(wanted))}" in results(got)
 
 
+@pytest.mark.parametrize(
+    ("n", "length", "result"),
+    [
+        (2, 2.0, "inconclusive"),
+        (11, 2.0, "inconclusive"),
+        (11, 1.0, "inconclusive"),
+        (12, 2.0, "pass"),
+        (12, 1.0, "fail"),
+    ],
+)
+def test_few_prompts_of_a_workload_pass_and_fail_nothing(n: int, length: float, result: str) -> None:
+    """Two prompts passed a gate of their workload."""
+    got = decide(seen(by_workload={"code": e(length, n=n)}), gate=Gate(min_accept_length_by_workload={"code": 1.5}))
+    (check,) = [check for check in got.gate_checks if check.name.endswith(".code")]
+    assert check.result == got.gate == result
+    assert ("[" in check.seen) == (n >= 12)
+    assert (f"of {n} prompts, fewer than 12" in check.seen) == (n < 12)
+
+
 def test_the_gate_names_the_verdict_or_what_it_may_be() -> None:
     told = {c.name: c for c in decide(seen(headroom=e(1.1)), gate=Gate(accept_verdicts=("profitable",))).gate_checks}
     assert told["accept_verdicts"].seen == "undecided: verify-bound or finetune"

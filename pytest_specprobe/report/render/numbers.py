@@ -9,7 +9,7 @@ from pytest_specprobe.report.model.losslessness import Losslessness
 from pytest_specprobe.report.model.report import DrafterReport
 from pytest_specprobe.report.model.sweep import Parity, SweepArm, SweepBest
 from pytest_specprobe.report.model.throughput import Throughput
-from pytest_specprobe.report.render.text import interval, number, paid_by, percent, seconds, share
+from pytest_specprobe.report.render.text import interval, number, of_stratum, paid_by, percent, seconds, share
 
 OWN = "tokens / rounds as SGLang counts: above 1.0 even when nothing is accepted, so never gated"
 
@@ -80,7 +80,7 @@ def _acceptance(a: Acceptance) -> Iterator[Number]:
         )
     parts = a.by_workload
     if len(parts) > 1:
-        shown = "; ".join(f"{name}: {interval(p.accept_length)}" for name, p in parts.items())
+        shown = "; ".join(f"{name}: {of_stratum(p.accept_length)}" for name, p in parts.items())
         yield Number("by workload", shown, "accept length")
 
 

@@ -18,6 +18,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from pytest_specprobe.measure.request import MIN_STRATUM
 from pytest_specprobe.report.model.acceptance import Acceptance, ContextPart, Part
 from pytest_specprobe.report.model.break_even import BreakEven
 from pytest_specprobe.report.model.checks import Phase
@@ -192,7 +193,13 @@ def _lengths(
     axes = _axes(figure, x="accept length (tokens per round)")
     where = list(range(len(shown)))
     estimates = [estimate for *_, estimate in shown]
-    axes.errorbar([e.value for e in estimates], where, xerr=_bars(estimates), fmt="o", color=_ONE, capsize=4)
+    axes.plot([e.value for e in estimates], where, "o", color=_ONE)
+    enough = [(e, at) for e, at in zip(estimates, where, strict=True) if e.n >= MIN_STRATUM]
+    if enough:
+        bars = [e for e, _ in enough]
+        axes.errorbar(
+            [e.value for e in bars], [at for _, at in enough], xerr=_bars(bars), fmt="o", color=_ONE, capsize=4
+        )
     axes.axvline(a.accept_length.value, color=_ONE, linestyle=":", label="all prompts")
     if point and point.accept_length <= point.max_accept_length:
         axes.axvline(point.accept_length, color=_TWO, linestyle="--", label="break-even")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Protocol
 
+from pytest_specprobe.measure.request import MIN_STRATUM
 from pytest_specprobe.report.model.break_even import BreakEven
 from pytest_specprobe.report.model.checks import Finding
 from pytest_specprobe.report.model.history import Change, History
@@ -86,6 +87,13 @@ def interval(estimate: Interval | None) -> str:
     if estimate.n == 0:
         return number(estimate.value)
     return f"{number(estimate.value)} [{number(estimate.low)}, {number(estimate.high)}]"
+
+
+def of_stratum(estimate: Interval | None) -> str:
+    """Return an estimate over part of the prompts; too few of them have no interval that is worth showing."""
+    if estimate is None or estimate.n >= MIN_STRATUM:
+        return interval(estimate)
+    return f"{number(estimate.value)} (of {estimate.n} prompt{'s' * (estimate.n > 1)})"
 
 
 def percent(estimate: Interval) -> str:
