@@ -1,7 +1,8 @@
 """Which of several runs is better, and how surely: paired by prompt.
 
 Invariant: only prompts that every run measured count, all runs are resampled together, and a winner is named only if
-its paired interval against *each* other run excludes a tie.
+its paired interval against *each* other run excludes a tie. Speeds are of other boots, which is in their intervals
+(``boot_spread``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Literal, Protocol, TypeVar
 import numpy as np
 
 from pytest_specprobe.errors import MeasurementError
+from pytest_specprobe.measure.boot_spread import over_boots
 from pytest_specprobe.measure.prompt_rows import PromptRow
 from pytest_specprobe.measure.request import Estimate
 from pytest_specprobe.measure.statistics import SEED, FloatArray, Quantity, combine, resample
@@ -54,7 +56,9 @@ def compare_acceptance(runs: Mapping[str, Sequence[PromptRow]], *, seed: int = S
 
 
 def compare_speed(runs: Mapping[str, Sequence[SpeedRow]], *, seed: int = SEED) -> Ranking:
-    """Rank runs by speedup where each had a baseline of its own (then drift between boots cancels), else by tok/s.
+    """Rank runs by speedup where each had a baseline of its own (then drift between runs cancels), else by tok/s.
+
+    Each run is over boots of its own: the drafter's server, and its baseline's.
 
     :raises MeasurementError: for fewer than two runs, or fewer than two shared prompts.
     """
@@ -62,14 +66,18 @@ def compare_speed(runs: Mapping[str, Sequence[SpeedRow]], *, seed: int = SEED) -
     resamples = resample([row.workload for row in next(iter(shared.values()))], seed=seed)
     paired = all(row.baseline_decode_s is not None for rows in shared.values() for row in rows)
 
-    def speed(rows: Sequence[SpeedRow]) -> Quantity:
+    def speed(rows: Sequence[SpeedRow], at: int) -> Quantity:
         rate = resamples.ratio(_column(rows, "tokens"), _column(rows, "decode_s"))
+        rate = over_boots(rate, boots=2 if paired else 1, seed=seed + 2 + at)
         if not paired:
             return rate
         base = resamples.ratio(_column(rows, "baseline_tokens"), _column(rows, "baseline_decode_s"))
         return combine(np.divide, rate, base)
 
-    return _rank("speedup" if paired else "tok_per_s", {name: speed(rows) for name, rows in shared.items()})
+    return _rank(
+        "speedup" if paired else "tok_per_s",
+        {name: speed(rows, at) for at, (name, rows) in enumerate(shared.items())},
+    )
 
 
 class _Row(Protocol):

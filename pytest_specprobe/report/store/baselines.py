@@ -16,6 +16,7 @@ from typing import Any, Self
 from pydantic import JsonValue
 
 from pytest_specprobe.foreign import one_line, printable
+from pytest_specprobe.measure.boot_spread import BOOT_SPREAD
 from pytest_specprobe.measure.request import Estimate
 from pytest_specprobe.measure.throughput import KnownBaseline, Throughput
 from pytest_specprobe.report.store import journal
@@ -26,8 +27,6 @@ from pytest_specprobe.server.variables import speed_variables
 
 SCHEMA = 1
 NAME = "baselines.jsonl"
-# Standard deviation (of the logarithm) between two boots of one server, as in record.regression.
-BOOT_SPREAD = 0.02
 _SHOWN = 60  # characters of a part that differs
 _ELSEWHERE = frozenset({"--model-path", "--host", "--port"})
 
